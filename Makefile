@@ -1,0 +1,28 @@
+# Two commands do everything on a machine with Python 3.11, git and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_WAIT_POLICY = PASSIVE
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@echo "Setting up a virtual environment in $(VENV) (about two minutes, once) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "prismfl needs Python 3.11 or newer; set PYTHON=..."; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,flower,parquet]'
+	@touch $@
+
+demo: $(VENV)/installed
+	@$(BIN)/prismfl demo
+
+test: $(VENV)/installed
+	@$(BIN)/ruff check src tests benchmarks reproduce
+	@$(BIN)/mypy
+	@$(BIN)/pytest
+
+clean:
+	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,307 @@
+"""The door: the only file where private records become something that may leave a site.
+
+A method never holds the records. It holds a `PrivateRecords` whose mechanisms answer *and* advance a meter; the
+release takes the meter's reading. `exact()` opens the records and says so: the release is then non-private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from prismfl.errors import BoundaryError, UserError
+from prismfl.payloads import Items, Payload, decode, encode
+from prismfl.privacy import mechanisms
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key, NoiseStream
+
+CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
+Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Extra = Callable[[torch.Generator, int], tuple[torch.Tensor, ...]]
+
+
+def refuse_cross_record_layers(module: torch.nn.Module) -> None:
+    """Layers that mix records make per-record gradients meaningless: refused by name."""
+    for name, layer in module.named_modules():
+        tracked = bool(getattr(layer, "track_running_stats", False))
+        if type(layer).__name__ in CROSS_RECORD_LAYERS or tracked:
+            raise UserError(
+                f"Layer '{name}' ({type(layer).__name__}) mixes records, so no record-level guarantee can hold; "
+                "use GroupNorm or LayerNorm."
+            )
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of one record under a model: `criterion(output of a batch of one, y, *extra) -> scalar`."""
+
+    module: torch.nn.Module
+    criterion: Callable[..., torch.Tensor]
+
+    def __call__(
+        self, params: mechanisms.Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
+    ) -> torch.Tensor:
+        output = torch.func.functional_call(self.module, dict(params), (x.unsqueeze(0),))
+        return self.criterion(output, y, *extra)
+
+
+@dataclass
+class Meter:
+    """What has been spent since the door was opened. Only the door advances it."""
+
+    cost: Cost
+
+    def add(self, cost: Cost) -> None:
+        self.cost = self.cost + cost
+
+
+@dataclass(frozen=True)
+class Records:
+    """Raw records of a site; `unit` numbers the person (or other unit) each record belongs to."""
+
+    x: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
+    unit: torch.Tensor | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: torch.Tensor) -> Records:
+        return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows])
+
+
+class PrivateRecords:
+    """A metered door to one site's records.
+
+    `declared` is the public number of units that sampling rates and denominators are computed from; the true number
+    never is. `classes` is the public number of classes.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        declared: int,
+        classes: int,
+        noise: NoiseStream,
+        unit: str = "record",
+        relation: str = "add-remove",
+        device: str = "cpu",
+        allow_exact: bool = True,
+    ) -> None:
+        if declared < 1:
+            raise UserError(f"Expected a declared number of records >= 1, got {declared}.")
+        if unit != "record" and records.unit is None:
+            raise UserError(f"The privacy unit is '{unit}', but the records carry no such column.")
+        self.declared, self.classes, self.unit, self.relation, self.device = declared, classes, unit, relation, device
+        self.allow_exact = allow_exact
+        self.noise_source = noise.source
+        self.meter = Meter(Cost.zero(unit=unit, relation=relation))
+        self._noise = noise
+        self._records = records if unit != "record" else Records(records.x, records.y)
+        if self._records.unit is not None:
+            order = torch.argsort(self._records.unit, stable=True)
+            self._records = self._records.take(order)
+
+    def rate(self, batch: float) -> float:
+        """The public Poisson rate of an expected batch."""
+        if not batch > 0:
+            raise UserError(f"Expected a batch > 0, got {batch}.")
+        return min(1.0, batch / self.declared)
+
+    def noisy_sum(
+        self, rows: Rows, *, bound: float, sigma: float, batch: float | None = None, kind: str = "gaussian"
+    ) -> torch.Tensor:
+        """Sum over units of the clipped rows `rows(x, y)`, plus noise: one release of L2 sensitivity `bound`."""
+        rate = 1.0 if batch is None else self.rate(batch)
+        sample = self._sample(rate)
+        total = self._clipped_sum(rows, sample, bound=bound, kind=kind)
+        answer = mechanisms.add_noise(total, bound=bound, sigma=sigma, stream=self._noise, kind=kind)
+        self._charge(sigma, rate=rate, kind=kind)
+        return answer.to(torch.float32)
+
+    def noisy_histogram(self, *, sigma: float) -> torch.Tensor:
+        """Noisy number of units in each declared class."""
+        return self.noisy_sum(self._one_hot, bound=1.0, sigma=sigma)
+
+    def noisy_gradient(
+        self,
+        loss: Loss,
+        params: mechanisms.Params,
+        *,
+        batch: float,
+        clip: float,
+        sigma: float,
+        extra: Extra | None = None,
+        key: Key | None = None,
+        kind: str = "gaussian",
+    ) -> dict[str, torch.Tensor]:
+        """One DP-SGD step's gradient: Poisson sample, clip each unit, sum, add noise, divide by the *expected* batch.
+
+        `extra(generator, n)` makes further per-record inputs of the loss (noise draws, augmentation parameters) from
+        `key`, a generator of its own.
+        """
+        refuse_cross_record_layers(loss.module)
+        rate = self.rate(batch)
+        sample = self._sample(rate)
+        inputs = (sample.x.to(self.device), sample.y.to(self.device))
+        if extra is not None and len(sample):
+            inputs += extra((key or Key.seed(0)).torch(self.device), len(sample))
+        sums = mechanisms.clipped_gradient_sum(
+            loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind
+        )
+        names = list(params)
+        flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])
+        noisy = mechanisms.add_noise(flat, bound=clip, sigma=sigma, stream=self._noise, kind=kind)
+        self._charge(sigma, rate=rate, kind=kind)
+        parts = torch.split(noisy / (rate * self.declared), [params[n].numel() for n in names])
+        return {n: part.reshape(params[n].shape).to(params[n].dtype) for n, part in zip(names, parts)}
+
+    def forfeit(self, *, sigma: float, times: int, batch: float | None = None, kind: str = "gaussian") -> None:
+        """Charge for planned queries that were not asked: stopping early never lowers the cost."""
+        if times > 0:
+            self._charge(sigma, rate=1.0 if batch is None else self.rate(batch), kind=kind, times=times)
+
+    @contextmanager
+    def by_class(self, declared: Sequence[int]) -> Iterator[list[PrivateRecords]]:
+        """One door a declared class, under parallel composition: a record lies behind exactly one of them.
+
+        `declared` are the class sizes, public or already noised. The costs are combined when the block ends.
+        """
+        if len(declared) != self.classes:
+            raise UserError(f"Expected {self.classes} declared class sizes, got {len(declared)}.")
+        if self.unit != "record" or self.relation != "add-remove":
+            raise UserError(
+                "Class-wise training composes in parallel only for unit 'record' and relation 'add-remove', "
+                f"got '{self.unit}' and '{self.relation}': one {self.unit} may lie in several classes."
+            )
+        doors = [
+            PrivateRecords(
+                self._records.take(torch.nonzero(self._records.y == c).flatten()),
+                declared=max(1, int(size)),
+                classes=self.classes,
+                noise=self._noise,
+                device=self.device,
+                allow_exact=self.allow_exact,
+            )
+            for c, size in enumerate(declared)
+        ]
+        try:
+            yield doors
+        finally:
+            self.meter.add(Cost.parallel([door.meter.cost for door in doors]))
+
+    def exact(self) -> Records:
+        """The raw records. From here on everything that leaves is non-private, and every table says so."""
+        if not self.allow_exact:
+            raise BoundaryError("This method promises a guarantee and may not open the exact records.")
+        self.meter.add(Cost.non_private(unit=self.unit, relation=self.relation))
+        return Records(self._records.x.to(self.device), self._records.y.to(self.device), self._records.unit)
+
+    def _charge(self, sigma: float, *, rate: float, kind: str, times: int = 1) -> None:
+        make = Cost.gaussian if kind == "gaussian" else Cost.laplace
+        self.meter.add(make(sigma, rate=rate, times=times, unit=self.unit, relation=self.relation))
+
+    def _sample(self, rate: float) -> Records:
+        unit = self._records.unit
+        if unit is None:
+            return self._records.take(mechanisms.poisson_indices(len(self._records), rate=rate, stream=self._noise))
+        ids, inverse = torch.unique_consecutive(unit, return_inverse=True)
+        chosen = torch.zeros(len(ids), dtype=torch.bool)
+        chosen[mechanisms.poisson_indices(len(ids), rate=rate, stream=self._noise)] = True
+        return self._records.take(torch.nonzero(chosen[inverse]).flatten())
+
+    def _one_hot(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (y[:, None] == torch.arange(self.classes, device=y.device)).to(torch.float64)
+
+    def _clipped_sum(self, rows: Rows, sample: Records, *, bound: float, kind: str) -> torch.Tensor:
+        blocks = self._rows_in_chunks(rows, sample)
+        if sample.unit is not None:
+            ids, inverse = torch.unique_consecutive(sample.unit, return_inverse=True)
+            blocks = iter([mechanisms.mean_by_unit(torch.cat(list(blocks))[1:], inverse, len(ids))])
+        return sum((mechanisms.clip_rows(b, bound, kind=kind).sum(0) for b in blocks), start=torch.zeros(()))
+
+    def _rows_in_chunks(self, rows: Rows, sample: Records, chunk: int = 500) -> Iterator[torch.Tensor]:
+        """Rows of at most `chunk` records at a time, so that memory stays bounded.
+
+        The first block is one row of zeros, as wide as the answer: an empty sample then has the same shape.
+        """
+        x = torch.zeros(1, *sample.x.shape[1:], dtype=sample.x.dtype, device=self.device)
+        yield torch.zeros_like(rows(x, torch.zeros(1, dtype=torch.int64, device=self.device)).cpu())
+        for i in range(0, len(sample), chunk):
+            yield rows(sample.x[i : i + chunk].to(self.device), sample.y[i : i + chunk].to(self.device)).cpu()
+
+
+class PrivateSum:
+    """The hub's door: what the sites sent may be used only as a noisy sum over clients (unit = client).
+
+    The sites trust the hub with their contributions; everybody else sees what comes out of here.
+    """
+
+    def __init__(self, inbox: Mapping[str, Items], *, declared: int, noise: NoiseStream, rate: float = 1.0) -> None:
+        if declared < 1:
+            raise UserError(f"Expected a declared number of clients >= 1, got {declared}.")
+        self.declared, self.rate, self.noise_source = declared, rate, noise.source
+        self.meter = Meter(Cost.zero(unit="client", relation="add-remove"))
+        self._inbox = inbox
+        self._noise = noise
+
+    def noisy(
+        self, vector: Callable[[Items], Mapping[str, torch.Tensor]], like: mechanisms.Params, *, bound: float, sigma: float
+    ) -> dict[str, torch.Tensor]:
+        """Sum over clients of `vector(items)`, each clipped as a whole to `bound`, plus noise. Shapes are `like`'s."""
+        names = list(like)
+        total = torch.zeros(sum(like[n].numel() for n in names), dtype=torch.float64)
+        for site in sorted(self._inbox):
+            values = vector(self._inbox[site])
+            row = torch.cat([values[n].flatten().cpu().to(torch.float64) for n in names])
+            total += mechanisms.clip_rows(row[None], bound)[0]
+        noisy = mechanisms.add_noise(total, bound=bound, sigma=sigma, stream=self._noise)
+        self.meter.add(Cost.gaussian(sigma, rate=self.rate, unit="client", relation="add-remove"))
+        parts = torch.split(noisy, [like[n].numel() for n in names])
+        return {n: p.reshape(like[n].shape).to(torch.float32) for n, p in zip(names, parts)}
+
+
+@dataclass(frozen=True)
+class Release:
+    """What leaves a site in one round: sealed items, what they cost, and where the noise came from."""
+
+    run: str
+    site: str
+    round: int
+    items: Mapping[str, Payload]
+    cost: Cost
+    noise: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.run}/{self.site}/{self.round}"
+
+    def encode(self) -> bytes:
+        header = {
+            "run": self.run, "site": self.site, "round": self.round, "cost": self.cost.to_json(), "noise": self.noise,
+        }
+        return encode(self.items, header)
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Release:
+        items, h = decode(raw)
+        return cls(str(h["run"]), str(h["site"]), int(h["round"]), items, Cost.from_json(h["cost"]), str(h["noise"]))
+
+
+def make_release(
+    door: PrivateRecords, items: Items, *, leaves: Mapping[str, type[Payload]], run: str, site: str, round: int
+) -> Release:
+    """The one place where a release is made: exactly the declared items, at the meter's reading."""
+    if set(items) != set(leaves):
+        raise BoundaryError(f"The method declares {sorted(leaves)} as what leaves, but returned {sorted(items)}.")
+    for name, payload in items.items():
+        if type(payload) is not leaves[name]:
+            raise BoundaryError(
+                f"Item '{name}' is declared as {leaves[name].kind}, but the method returned {type(payload).__name__}."
+            )
+    return Release(run, site, round, dict(items), door.meter.cost, door.noise_source)
+

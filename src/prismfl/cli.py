@@ -1,0 +1,286 @@
+"""The `prismfl` command. Heavy imports happen inside the commands, so that help is instant."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prismfl import __version__
+from prismfl.errors import PrismError, UserError
+
+if TYPE_CHECKING:
+    from prismfl.config import RunConfig
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    help="Learn together by exchanging differentially private synthetic data instead of gradients.",
+)
+ledger_app = typer.Typer(no_args_is_help=True, help="What each site has spent: status, verify, history.")
+app.add_typer(ledger_app, name="ledger")
+
+Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
+ConfigFile = Annotated[Path | None, typer.Argument(help="TOML or YAML file.", show_default=False)]
+
+
+def main() -> None:
+    """Entry point: mistakes become one clear line and an exit code, never a traceback."""
+    try:
+        app(standalone_mode=False)
+    except PrismError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN.", 130)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail("The disk is full; nothing was sent and the last checkpoint is whole. Free space, then: prismfl resume RUN.", 2)
+    except typer.Abort:
+        _fail("Stopped.", 130)
+    except Exception as error:  # noqa: BLE001 - click's own usage errors carry a message and an exit code
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(error.format_message(), 2)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"prismfl: {message}\n")
+    raise SystemExit(code)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _out(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _emit(value: Any, fmt: str, table: Any) -> None:
+    """`value` as JSON on stdout, or `table()` for people."""
+    if fmt == "json":
+        _out(json.dumps(value, indent=2, allow_nan=False))
+    elif fmt == "table":
+        from rich.console import Console
+
+        Console().print(table())
+    else:
+        raise UserError(f"Expected --format table or json, got '{fmt}'.")
+
+
+def _config(file: Path | None, sets: list[str] | None, **given: Any) -> RunConfig:
+    from prismfl.config import RunConfig, merge, read, validate
+    from prismfl.experiment import find_method
+
+    base = read(file) if file else {}
+    base.update({k: v for k, v in given.items() if v is not None})
+    method = find_method(str(base.get("method", RunConfig.model_fields["method"].default)))
+    config: RunConfig = validate(RunConfig, merge(base, sets or [], settings=method.settings), str(file or "the command line"))
+    return config
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A bar on stderr: what, how far, how long."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        _out(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    config: ConfigFile = None,
+    method: Annotated[str | None, typer.Option("--method", "-m")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d")] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Total budget of each site.")] = None,
+    delta: Annotated[float | None, typer.Option()] = None,
+    sites: Annotated[int | None, typer.Option("--sites", "-n")] = None,
+    split: Annotated[str | None, typer.Option()] = None,
+    model: Annotated[str | None, typer.Option()] = None,
+    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
+    device: Annotated[str | None, typer.Option()] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Each site's cap on epsilon over all runs.")] = None,
+    out: Annotated[str | None, typer.Option("--out", "-o")] = None,
+    sets: Sets = None,
+    fmt: Format = "table",
+) -> None:
+    """Run a method on a data set and keep everything in a run directory."""
+    from prismfl import experiment
+    from prismfl.report.tables import result_table
+
+    resolved = _config(
+        config, sets, method=method, data=data, epsilon=epsilon, delta=delta, sites=sites, split=split, model=model,
+        public=public, seed=seed, device=device, data_dir=data_dir, ledger=ledger, cap=cap, out=out,
+    )
+    with _progress() as progress:
+        result = experiment.run(resolved, progress=progress, warn=lambda line: _say(f"warning: {line}"))
+    _emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
+
+
+@app.command()
+def resume(path: Annotated[Path, typer.Argument(help="A run directory.")], fmt: Format = "table") -> None:
+    """Take a run that was cut off to its end; nothing is charged twice."""
+    from prismfl import experiment
+    from prismfl.report.tables import result_table
+
+    with _progress() as progress:
+        result = experiment.resume(path, progress=progress, warn=lambda line: _say(f"warning: {line}"))
+    _emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
+
+
+@app.command()
+def plan(
+    config: ConfigFile = None,
+    method: Annotated[str | None, typer.Option("--method", "-m")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d")] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e")] = None,
+    delta: Annotated[float | None, typer.Option()] = None,
+    sites: Annotated[int | None, typer.Option("--sites", "-n")] = None,
+    model: Annotated[str | None, typer.Option()] = None,
+    sets: Sets = None,
+    fmt: Format = "table",
+) -> None:
+    """What a run will cost and send, from public numbers only: no record is read."""
+    from prismfl import experiment
+    from prismfl.report.tables import plan_table
+
+    resolved = _config(
+        config, sets, method=method, data=data, epsilon=epsilon, delta=delta, sites=sites, model=model
+    )
+    found = experiment.plan(resolved)
+    _emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
+
+
+@app.command()
+def methods(fmt: Format = "table") -> None:
+    """Every method, what protects it and where it comes from."""
+    from prismfl.methods import METHODS
+    from prismfl.report.tables import simple_table
+
+    rows = [
+        {"method": m.name, "guarantee": m.guarantee or "none", "what it does": m.summary, "paper": m.paper}
+        for m in METHODS.values()
+    ]
+    _emit(rows, fmt, lambda: simple_table("Methods", rows))
+
+
+@app.command()
+def leaves(fmt: Format = "table") -> None:
+    """The manifest of every method: what leaves a site, at what cost, for which unit."""
+    from prismfl.report.manifest import manifest
+    from prismfl.report.tables import simple_table
+
+    rows = manifest()
+    _emit(rows, fmt, lambda: simple_table("What leaves a site", rows))
+
+
+@app.command()
+def data(
+    data_dir: Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")] = None,
+    fmt: Format = "table",
+) -> None:
+    """Data sets by name, and which of them are at hand."""
+    from prismfl.data import available
+    from prismfl.report.tables import simple_table
+
+    rows = [
+        {
+            "data": spec.name, "kind": spec.kind, "shape": "x".join(map(str, spec.shape)), "classes": len(spec.classes),
+            "records": spec.train_size, "at hand": "yes" if there else "no", "where": where,
+        }
+        for spec, there, where in available(data_dir)
+    ]
+    _emit(rows, fmt, lambda: simple_table("Data sets", rows))
+
+
+@app.command("partition")
+def partition_command(
+    name: Annotated[str, typer.Argument(metavar="DATA", help="A data set's name.")],
+    sites: Annotated[int, typer.Option("--sites", "-n")] = 5,
+    split: Annotated[str, typer.Option()] = "iid",
+    seed: Annotated[int, typer.Option()] = 0,
+    data_dir: Annotated[str | None, typer.Option()] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the split.")] = None,
+    fmt: Format = "table",
+) -> None:
+    """How a split deals the records of each class to the sites."""
+    from prismfl.data import load, partition, plot as plot_split, summary
+    from prismfl.report.tables import simple_table
+
+    dataset = load(name, data_dir=data_dir)
+    labels, classes = dataset.y_train.numpy(), dataset.spec.classes
+    parts = partition(labels, sites, split=split, seed=seed, classes=len(classes))
+    counts = summary(parts, labels, classes)
+    rows = [
+        {"site": f"site-{i}", **{c: int(n) for c, n in zip(classes, row)}, "all": int(row.sum())}
+        for i, row in enumerate(counts)
+    ]
+    if plot is not None:
+        plot_split(parts, labels, classes, plot)
+        _say(f"wrote {plot}")
+    _emit(rows, fmt, lambda: simple_table(f"{name}, {split}", rows))
+
+
+@app.command()
+def compare(runs: Annotated[list[Path], typer.Argument(help="Run directories.")], fmt: Format = "table") -> None:
+    """One table over runs: what leaves, epsilon, accuracy over seeds, bytes, seconds."""
+    from prismfl.report.comparison import compare_runs, comparison_table
+
+    rows = compare_runs(runs)
+    _emit(rows, fmt, lambda: comparison_table(rows))
+
+
+LedgerPath = Annotated[Path, typer.Argument(help="A ledger file, or a folder of them (a run directory will do).")]
+
+
+@ledger_app.command()
+def status(path: LedgerPath, fmt: Format = "table") -> None:
+    """Spent and left, a row for each data set."""
+    from prismfl.report.ledgers import status_rows
+    from prismfl.report.tables import simple_table
+
+    rows = status_rows(path)
+    _emit(rows, fmt, lambda: simple_table("Ledger", rows))
+
+
+@ledger_app.command()
+def verify(path: LedgerPath, fmt: Format = "table") -> None:
+    """Check the hash chain and the anchor of every ledger."""
+    from prismfl.report.ledgers import verify_rows
+    from prismfl.report.tables import simple_table
+
+    rows = verify_rows(path)
+    _emit(rows, fmt, lambda: simple_table("Ledger verified", rows))
+
+
+@ledger_app.command()
+def history(path: LedgerPath, fmt: Format = "table") -> None:
+    """Every entry, oldest first."""
+    from prismfl.report.ledgers import history_rows
+    from prismfl.report.tables import simple_table
+
+    rows = history_rows(path)
+    _emit(rows, fmt, lambda: simple_table("Ledger history", rows))

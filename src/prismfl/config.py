@@ -1,0 +1,111 @@
+"""What a run is asked to be: a file, overrides, and their meaning. Every unknown key is an error with the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from prismfl.errors import UserError
+
+
+class RunConfig(BaseModel):
+    """A run, as written in a TOML or YAML file or given on the command line. `settings` are the method's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str = "prism"
+    data: str = Field("mnist-5k", description="a data set's name, or a path to your own data")
+    data_dir: str | None = Field(None, description="where the data files lie (default: PRISMFL_DATA)")
+    schema_file: str | None = Field(None, description="declared columns of a table")
+    label: str | None = Field(None, description="label column of a CSV or Parquet file")
+    unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
+    relation: Literal["add-remove", "replace-one"] = "add-remove"
+    subset: int | None = Field(None, ge=1, description="use only so many training records")
+    sites: int = Field(5, ge=1)
+    split: str = Field("iid", description="iid, dirichlet(alpha=0.5), pathological(classes_per_site=2), shards, fedlap")
+    records: int | None = Field(None, ge=1, description="declared (public) number of records a site")
+    participation: float = Field(1.0, gt=0, le=1, description="share of the sites in each round")
+    epsilon: float | None = Field(None, description="total privacy budget of each site")
+    delta: float = 1e-5
+    model: str = Field("convnet:32", description="convnet, lenet, mlp, logreg; 'convnet:32' sets the width")
+    public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
+    public_count: int = Field(2000, ge=1, description="how many public images are used")
+    seed: int = 0
+    device: str = "cpu"
+    threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
+    transcript: Literal["ends", "full", "digests"] = Field("ends", description="which rounds are kept whole")
+    ledger: str | None = Field(None, description="folder of ledgers that last beyond this run")
+    cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
+    out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping in a TOML, YAML or JSON file."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise UserError(f"No config file '{path}'.") from None
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"Cannot read the config file '{path}'.") from None
+    try:
+        value = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"'{path}' is not well-formed: {str(error).splitlines()[0]}.") from None
+    if not isinstance(value, dict):
+        raise UserError(f"'{path}' does not hold settings (key = value).")
+    return value
+
+
+def merge(base: Mapping[str, Any], overrides: Sequence[str], *, settings: type[BaseModel] | None = None) -> dict[str, Any]:
+    """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
+    merged: dict[str, Any] = {**base, "settings": dict(base.get("settings", {}))}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise UserError(f"Expected --set key=value, got '{override}'.")
+        path = key.strip().split(".")
+        if len(path) == 1 and path[0] not in RunConfig.model_fields and settings is not None:
+            path = ["settings", path[0]]
+        target = merged
+        for part in path[:-1]:
+            target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise UserError(f"'{part}' in --set {key} is not a group of settings.")
+        target[path[-1]] = yaml.safe_load(value)
+    return merged
+
+
+def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> Any:
+    """`values` as a `kind`, or one clear line that names the key, the value and what would do."""
+    unknown = [k for k in values if k not in kind.model_fields]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], kind.model_fields, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kind.model_fields)}."
+        raise UserError(f"Unknown key '{unknown[0]}' in {where}; {hint}")
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"Bad value for '{key}' in {where}: {first['msg']}, got {first['input']!r}.") from None
+
+
+def check(config: RunConfig) -> list[str]:
+    """Refuse what cannot be; return warnings about what should not be."""
+    if config.epsilon is not None and not (config.epsilon > 0 and math.isfinite(config.epsilon)):
+        raise UserError(f"Expected epsilon > 0, got {config.epsilon}.")
+    if config.epsilon is not None and config.settings.get("sigma") is not None:
+        raise UserError(f"Give epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
+    if not 0 < config.delta < 1:
+        raise UserError(f"Expected delta in (0, 1), got {config.delta}.")
+    if config.cap is not None and not (config.cap > 0 and math.isfinite(config.cap)):
+        raise UserError(f"Expected cap > 0, got {config.cap}.")
+    return []

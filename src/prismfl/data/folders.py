@@ -1,0 +1,145 @@
+"""Images in class folders: ROOT/CLASS/*.png, or ROOT/train/CLASS/... and ROOT/test/CLASS/... ."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prismfl.data.files import Records
+from prismfl.data.schema import check_classes, listed
+from prismfl.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+_ORIENTATION = 0x0112  # the EXIF tag
+
+
+def read_folders(root: Path, *, classes: Sequence[str] | None, size: int | None, channels: int | None) -> Records:
+    if channels not in (None, 1, 3):
+        raise UserError(f"Expected channels 1 or 3, got {channels}.")
+    parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
+    names = tuple(classes) if classes else tuple(sorted({f.name for part in parts for f in _folders(part)}))
+    files = [_listed(part, names) for part in parts]
+    if len(names) < 2:
+        raise UserError(f"Expected a folder for each class (at least two) in {root}, got {listed(names) or 'none'}.")
+    check_classes(names)
+    heads = [(path, *_head(path)) for part in files for path, _ in part] if size is None or channels is None else []
+    depth = channels or _common_channels(heads)
+    side = size or _common_size(heads)
+    # One decoded image at a time: photographs are far larger than what is kept of them.
+    arrays = [np.stack([to_array(open_picture(path), side, depth) for path, _ in part]) for part in files]
+    labels = [np.array([label for _, label in part], dtype=np.int64) for part in files]
+    ignored = sum(len(_others(part)) for part in parts)
+    notices = (f"Ignored {ignored} files in {root} that are not images.",) if ignored else ()
+    test = (arrays[1], labels[1]) if len(parts) == 2 else None
+    return Records("image", arrays[0], labels[0], names, notices=notices, test=test)
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith((".", "__")))
+
+
+def _others(root: Path) -> list[Path]:
+    found = (f for folder in [root, *_folders(root)] for f in folder.iterdir())
+    return [f for f in found if f.is_file() and f.suffix.lower() not in SUFFIXES and not f.name.startswith(".")]
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images directly in a folder, in the order of their names."""
+    return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
+
+
+def _listed(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """Every image with its class number."""
+    found: list[tuple[Path, int]] = []
+    for folder in _folders(root):
+        if folder.name not in names:
+            raise UserError(f"Folder {folder} is not one of the declared classes ({listed(names)}).")
+        found += [(path, names.index(folder.name)) for path in image_files(folder)]
+    if not found:
+        direct = "; the images lie directly in it, without class folders" if image_files(root) else ""
+        raise UserError(f"Expected PNG or JPEG images in class folders of {root}, got none{direct}.")
+    return found
+
+
+def open_picture(path: Path) -> Image:
+    """A decoded image, upright."""
+    from PIL import Image as pillow
+    from PIL import ImageOps
+
+    with _readable(path), pillow.open(path) as image:
+        return ImageOps.exif_transpose(image)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Name the image that cannot be read."""
+    from PIL import Image as pillow
+
+    try:
+        yield
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
+        reason = "not an image or cut short" if isinstance(error, OSError) else str(error)
+        raise UserError(f"Cannot read image {path} ({reason}); replace or remove it.") from None
+
+
+def _head(path: Path) -> tuple[tuple[int, int], bool]:
+    """(width, height) as shown and whether the image is grey, from the header alone."""
+    from PIL import Image as pillow
+
+    with _readable(path), pillow.open(path) as image:
+        width, height = image.size
+        sideways = image.getexif().get(_ORIENTATION, 1) >= 5
+        grey = image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16")
+        return ((height, width) if sideways else (width, height)), grey
+
+
+def _common_channels(heads: list[tuple[Path, tuple[int, int], bool]]) -> int:
+    first_path, _, first = heads[0]
+    for path, _, grey in heads:
+        if grey != first:
+            raise UserError(
+                f"Expected all images grey or all in colour, got {first_path} and {path}; declare channels."
+            )
+    return 1 if first else 3
+
+
+def _common_size(heads: list[tuple[Path, tuple[int, int], bool]]) -> tuple[int, int]:
+    first_path, first, _ = heads[0]
+    for path, size, _ in heads:
+        if size != first:
+            raise UserError(
+                f"Expected images of one size, got {first[0]}x{first[1]} ({first_path}) and "
+                f"{size[0]}x{size[1]} ({path}); declare image_size."
+            )
+    return first
+
+
+def to_array(image: Image, size: int | tuple[int, int], channels: int) -> Pixels:
+    """CHW in [0, 1] by the declared range of the file's pixels; another size is cropped to shape and resampled."""
+    from PIL import Image as pillow
+    from PIL import ImageOps
+
+    wanted = (size, size) if isinstance(size, int) else size
+    top = 255.0
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would otherwise cut off at 255
+        image, top = pillow.fromarray(np.asarray(image, dtype=np.float32)), 65535.0
+    if not (image.mode == "F" and channels == 1):
+        if image.mode == "F":
+            image, top = pillow.fromarray(np.rint(np.asarray(image) * (255.0 / top)).astype(np.uint8)), 255.0
+        image = image.convert("L" if channels == 1 else "RGB")
+    if image.size != wanted:
+        image = ImageOps.fit(image, wanted, method=pillow.Resampling.BILINEAR)
+    array: Pixels = np.clip(np.asarray(image, dtype=np.float32) / np.float32(top), 0, 1)
+    return array[None] if channels == 1 else array.transpose(2, 0, 1)

@@ -1,0 +1,151 @@
+"""Public images: a named data set, a folder, or drawings made on the spot, in the shape that the private task has."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prismfl.data.datasets import DATASETS, EMBEDDED, data_directory, load
+from prismfl.data.manifest import FILES, read_checked
+from prismfl.data.spec import Spec
+from prismfl.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+DRAWN = {"procedural": "", "procedural-strokes": "strokes", "procedural-leaves": "leaves"}
+PUBLIC_ONLY = ("kannada", "omniglot", "kannada+omniglot", "tiny-imagenet")
+
+Images = npt.NDArray[Any]
+_CHOICE_STREAM = 0x9B1C
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """Public images, NCHW float32 in [0, 1], and what was done to them on the way."""
+
+    images: torch.Tensor
+    notices: tuple[str, ...] = ()
+
+
+def public_names() -> tuple[str, ...]:
+    """Every name that `load_public` takes, besides folders."""
+    return (*DRAWN, *PUBLIC_ONLY, *(name for name, spec in DATASETS.items() if spec.kind == "image"))
+
+
+def load_public(
+    name_or_path: str | Path,
+    *,
+    shape: tuple[int, int, int],
+    count: int,
+    key_seed: int,
+    data_dir: str | Path | None = None,
+) -> Public:
+    """`count` different public images of `shape` (channels, height, width), chosen by `key_seed`."""
+    if count < 1:
+        raise UserError(f"Expected at least one public image, got {count}.")
+    if shape[0] not in (1, 3) or min(shape) < 1:
+        raise UserError(f"Expected public images with 1 or 3 channels, got shape {shape}.")
+    name = str(name_or_path)
+    if name in DRAWN:
+        return _drawn(name, shape, count, key_seed)
+    rng = np.random.default_rng(np.random.SeedSequence([key_seed, _CHOICE_STREAM]))
+    if isinstance(name_or_path, Path) or (name not in public_names() and Path(name).is_dir()):
+        return _folder(Path(name), shape, count, rng)
+    pool = _named(name, data_directory(data_dir))
+    chosen = _choose(len(pool), count, rng, name)
+    images = pool[chosen].astype(np.float32)
+    if pool.dtype == np.uint8:
+        images /= 255
+    return _fit(images, shape, name)
+
+
+def _drawn(name: str, shape: tuple[int, int, int], count: int, seed: int) -> Public:
+    import torch
+
+    from prismfl.data.procedural import draw
+
+    kind = DRAWN[name] or ("strokes" if shape[0] == 1 else "leaves")
+    return Public(torch.from_numpy(draw(kind, shape=shape, count=count, seed=seed)))
+
+
+def _choose(found: int, count: int, rng: np.random.Generator, name: str) -> npt.NDArray[np.int64]:
+    if found < count:
+        raise UserError(
+            f"Expected {count} public images, but '{name}' has only {found}; ask for fewer or use procedural, which "
+            f"draws as many as needed."
+        )
+    return rng.choice(found, size=count, replace=False)
+
+
+def _folder(folder: Path, shape: tuple[int, int, int], count: int, rng: np.random.Generator) -> Public:
+    import torch
+
+    from prismfl.data.folders import SUFFIXES, open_picture, to_array
+
+    if not folder.is_dir():
+        raise UserError(f"Expected a folder of public images at {folder}, but there is none.")
+    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
+    if not files:
+        raise UserError(f"Expected PNG or JPEG images in {folder}, got none.")
+    chosen = _choose(len(files), count, rng, str(folder))
+    channels, height, width = shape
+    images = np.stack([to_array(open_picture(files[i]), (width, height), channels) for i in chosen])
+    notice = (
+        f"Public images from {folder} fitted to {height}x{width} pixels and {channels} channels where they differed."
+    )
+    return Public(torch.from_numpy(images), (notice,))
+
+
+def _named(name: str, folder: Path | None) -> Images:
+    """All images of a named set as NCHW, bytes where the source has bytes."""
+    from prismfl.data.stored import read_idx, read_npz, read_pixels, read_sheet
+
+    if name == "kannada":
+        return read_idx(read_checked(folder, name, *FILES[name]))[:, None]
+    if name == "omniglot":
+        return read_npz(read_checked(folder, name, *FILES[name]))["images"][:, None]
+    if name == "kannada+omniglot":
+        return np.concatenate([_named("kannada", folder), _named("omniglot", folder)])
+    if name == "tiny-imagenet":
+        return read_sheet(read_checked(folder, name, *FILES[name]), columns=50, side=64)
+    spec = _image_spec(name)
+    return load(name).x_train.numpy() if name in EMBEDDED else read_pixels(spec, folder)
+
+
+def _image_spec(name: str) -> Spec:
+    spec = DATASETS.get(name)
+    if spec is None:
+        near = difflib.get_close_matches(name, public_names(), n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"use a folder or one of {', '.join(public_names())}."
+        raise UserError(f"Unknown public images '{name}'; {hint}")
+    if spec.kind != "image":
+        raise UserError(f"Expected images as public data, got the table '{name}'; use procedural or another image set.")
+    return spec
+
+
+def _fit(images: npt.NDArray[np.float32], shape: tuple[int, int, int], name: str) -> Public:
+    """The asked channels and size, with a notice for each change."""
+    import torch
+    from torch.nn.functional import interpolate
+
+    channels, height, width = shape
+    x = torch.from_numpy(images)
+    notices = []
+    if x.shape[1] != channels:
+        if channels == 1:
+            x = (x * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+        else:
+            x = x.repeat(1, 3, 1, 1)
+        notices.append(
+            f"Public images '{name}' turned from {'colour to grey' if channels == 1 else 'grey to 3 channels'}."
+        )
+    if tuple(x.shape[2:]) != (height, width):
+        notices.append(f"Public images '{name}' resized from {x.shape[2]}x{x.shape[3]} to {height}x{width}.")
+        x = interpolate(x, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
+    return Public(x.clamp_(0, 1).contiguous(), tuple(notices))

@@ -1,0 +1,285 @@
+"""The declaration of a table: columns, bounds, categories, label and classes, all public and none fitted on data.
+
+A numeric column becomes one number in [-1, 1] by its declared bounds (values outside are clipped), a binary column
+becomes -1 or +1, a categorical column becomes a 0/1 block with one place per declared category.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from prismfl.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+ColumnType = Literal["numeric", "categorical", "binary"]
+Values = Sequence[object] | npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature column. `missing` is the declared value that stands in for an empty cell; None refuses them.
+
+    `scale="log"` spaces a skewed column by log(1 + value - min): a declared transform, not a fitted one.
+    """
+
+    name: str
+    type: ColumnType = "numeric"
+    min: float | None = None
+    max: float | None = None
+    categories: tuple[str, ...] = ()
+    integer: bool = False
+    scale: Literal["linear", "log"] = "linear"
+    missing: float | str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"column '{self.name}'"
+        if self.type not in ("numeric", "categorical", "binary"):
+            raise UserError(f"Expected type numeric, categorical or binary for {where}, got '{self.type}'.")
+        if self.scale not in ("linear", "log"):
+            raise UserError(f"Expected scale linear or log for {where}, got '{self.scale}'.")
+        if self.type == "numeric":
+            self._check_numeric(where)
+            return
+        if self.type == "binary" and not self.categories:
+            object.__setattr__(self, "categories", ("0", "1"))
+        self._check_categories(where)
+
+    def _check_numeric(self, where: str) -> None:
+        if self.min is None or self.max is None:
+            raise UserError(f"Expected declared min and max for numeric {where}; bounds are never taken from the data.")
+        if not (math.isfinite(self.min) and math.isfinite(self.max) and self.min < self.max):
+            raise UserError(f"Expected finite min < max for {where}, got min {self.min} and max {self.max}.")
+        if isinstance(self.missing, str):
+            raise UserError(f"Expected a number as missing for numeric {where}, got '{self.missing}'.")
+
+    def _check_categories(self, where: str) -> None:
+        if self.type == "binary" and len(self.categories) != 2:
+            raise UserError(f"Expected two categories for binary {where}, got {len(self.categories)}.")
+        if not self.categories:
+            raise UserError(f"Expected declared categories for {where}; they are never taken from the data.")
+        if len(set(self.categories)) != len(self.categories):
+            raise UserError(f"Expected distinct categories for {where}, got {listed(self.categories)}.")
+        if self.missing is not None and plain(self.missing) not in self.categories:
+            raise UserError(f"Expected missing of {where} among its categories, got '{self.missing}'.")
+
+    @property
+    def width(self) -> int:
+        return len(self.categories) if self.type == "categorical" else 1
+
+    def bounds(self) -> tuple[float, float]:
+        assert self.min is not None
+        assert self.max is not None
+        return self.min, self.max
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The declared columns of a table, its label column and classes, and the column that names the privacy unit."""
+
+    columns: tuple[Column, ...]
+    label: str
+    classes: tuple[str, ...]
+    unit: str | None = None
+    train_size: int | None = None
+
+    def __post_init__(self) -> None:
+        names = [c.name for c in self.columns]
+        if not names:
+            raise UserError("Expected at least one column in the schema, got none.")
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"Expected each column once in the schema, got '{name}' twice.")
+            if name in (self.label, self.unit):
+                raise UserError(f"Expected '{name}' as a feature or as label or unit, not as both.")
+        check_classes(self.classes)
+        if self.train_size is not None and self.train_size < 1:
+            raise UserError(f"Expected train_size >= 1 in the schema, got {self.train_size}.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a TOML or YAML file."""
+        from prismfl.data.schema_file import read_schema
+
+        return read_schema(Path(path))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def width(self) -> int:
+        """Features after encoding."""
+        return sum(c.width for c in self.columns)
+
+    def blocks(self) -> Iterator[tuple[Column, slice]]:
+        """Each column with the encoded features that belong to it."""
+        start = 0
+        for column in self.columns:
+            yield column, slice(start, start + column.width)
+            start += column.width
+
+    def encode(self, table: Mapping[str, Values]) -> torch.Tensor:
+        """Columns of raw values to float32 features in [-1, 1], one row per record."""
+        import torch
+
+        for name in self.names:
+            if name not in table:
+                raise UserError(f"Expected column '{name}', got only {listed(table)}.")
+        rows = len(table[self.names[0]])
+        out = np.zeros((rows, self.width), dtype=np.float32)
+        for column, block in self.blocks():
+            values = table[column.name]
+            if len(values) != rows:
+                raise UserError(f"Expected {rows} values in column '{column.name}', got {len(values)}.")
+            if column.type == "numeric":
+                out[:, block.start] = _scale(_numbers(values, column), column)
+                continue
+            codes = _codes(values, column)
+            if column.type == "binary":
+                out[:, block.start] = 2 * codes - 1
+            else:
+                out[np.arange(rows), block.start + codes] = 1
+        return torch.from_numpy(out)
+
+    def encode_labels(self, values: Values) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(class_codes(values, self.classes))
+
+    def decode(self, x: torch.Tensor) -> dict[str, npt.NDArray[Any]]:
+        """Features back to typed columns: float64 or int64 for numbers, text for categories (the largest place wins).
+
+        Takes any real features, such as a synthesizer's: what lies outside the bounds is clipped to them.
+        """
+        raw = x.detach().cpu().numpy().astype(np.float64)
+        if raw.ndim != 2 or raw.shape[1] != self.width:
+            raise UserError(f"Expected features of shape (n, {self.width}), got {tuple(raw.shape)}.")
+        table: dict[str, npt.NDArray[Any]] = {}
+        for column, block in self.blocks():
+            part = raw[:, block]
+            if column.type == "numeric":
+                values = _unscale(part[:, 0], column)
+                table[column.name] = np.rint(values).astype(np.int64) if column.integer else values
+            else:
+                codes = (part[:, 0] > 0).astype(np.int64) if column.type == "binary" else part.argmax(1)
+                table[column.name] = np.asarray(column.categories)[codes]
+        return table
+
+    def decode_labels(self, y: torch.Tensor) -> npt.NDArray[np.str_]:
+        names: npt.NDArray[np.str_] = np.asarray(self.classes)[y.detach().cpu().numpy()]
+        return names
+
+
+def check_classes(classes: Sequence[str]) -> None:
+    if len(classes) < 2:
+        raise UserError(f"Expected at least two declared classes, got {listed(classes) or 'none'}.")
+    if len(set(classes)) != len(classes):
+        raise UserError(f"Expected distinct classes, got {listed(classes)}.")
+
+
+def listed(names: Mapping[str, object] | Sequence[str], most: int = 20) -> str:
+    """Names for a message, cut where the line would grow too long."""
+    shown = list(names)
+    return ", ".join(shown[:most]) + (f", ... ({len(shown)} in all)" if len(shown) > most else "")
+
+
+def plain(value: object) -> str:
+    """A cell as text, so that 1, 1.0 and '1' name the same category."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return "" if value is None else str(value).strip()
+
+
+def is_missing(value: object) -> bool:
+    return plain(value).lower() in MISSING
+
+
+def class_codes(values: Values, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Labels to class numbers in the declared order."""
+    index = {name: i for i, name in enumerate(classes)}
+    codes = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        code = index.get(plain(value))
+        if code is None:
+            raise UserError(
+                f"Label '{plain(value)}' in row {row + 1} is not one of the declared classes ({listed(classes)})."
+            )
+        codes[row] = code
+    return codes
+
+
+def _numbers(values: Values, column: Column) -> Floats:
+    try:
+        # The whole column at once; only a column with empty cells or text needs the slow look at each cell.
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.array([_number(v, column, row) for row, v in enumerate(values)], dtype=np.float64)
+    for row in np.flatnonzero(~np.isfinite(numbers)):
+        if not np.isnan(numbers[row]):
+            raise UserError(f"Expected a finite number in column '{column.name}', row {row + 1}, got {numbers[row]}.")
+        if column.missing is None:
+            raise _empty(column, int(row))
+        numbers[row] = float(column.missing)
+    return numbers
+
+
+def _number(value: object, column: Column, row: int) -> float:
+    text = plain(value)
+    if text.lower() in MISSING:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"Expected a number in column '{column.name}', row {row + 1}, got '{text}'.") from None
+
+
+def _codes(values: Values, column: Column) -> npt.NDArray[np.int64]:
+    index = {name: i for i, name in enumerate(column.categories)}
+    codes = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        code = index.get(plain(value))
+        if code is None and is_missing(value):
+            if column.missing is None:
+                raise _empty(column, row)
+            code = index[plain(column.missing)]
+        if code is None:
+            raise UserError(
+                f"Value '{plain(value)}' in column '{column.name}', row {row + 1}, is not one of its declared "
+                f"categories ({listed(column.categories)})."
+            )
+        codes[row] = code
+    return codes
+
+
+def _empty(column: Column, row: int) -> UserError:
+    return UserError(
+        f"Empty or NaN cell in column '{column.name}', row {row + 1}; fill it, drop the row, or declare "
+        f"missing = VALUE for the column in the schema."
+    )
+
+
+def _scale(values: Floats, column: Column) -> Floats:
+    low, high = column.bounds()
+    offset = np.clip(values, low, high) - low
+    if column.scale == "log":
+        return 2 * np.log1p(offset) / math.log1p(high - low) - 1
+    return 2 * offset / (high - low) - 1
+
+
+def _unscale(features: Floats, column: Column) -> Floats:
+    low, high = column.bounds()
+    share = (np.clip(features, -1, 1) + 1) / 2
+    offset = np.expm1(share * math.log1p(high - low)) if column.scale == "log" else share * (high - low)
+    return np.clip(low + offset, low, high)

@@ -1,0 +1,50 @@
+"""What a data set is: a public declaration (`Spec`) and the records behind it (`Dataset`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from prismfl.data.schema import Schema
+
+Kind = Literal["image", "table"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything about a data set that is public. Nothing in here is computed from private records.
+
+    `shape` is (channels, height, width) for images and (features,) for tables.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    train_size: int
+    licence: str
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records ready for training: float32 features, int64 labels, split into a training and a test part.
+
+    Images are NCHW in [0, 1]; tables lie in [-1, 1] with one-hot categories. `unit_train` holds an integer per
+    training record that names its privacy unit (a patient, say); None means that every record is its own unit.
+    `natural_train` is the id column that the split `natural` groups by, where the data has one.
+    """
+
+    spec: Spec
+    x_train: torch.Tensor
+    y_train: torch.Tensor
+    x_test: torch.Tensor
+    y_test: torch.Tensor
+    unit_train: np.ndarray | None = None
+    natural_train: np.ndarray | None = None
+    schema: Schema | None = None
+    notices: tuple[str, ...] = ()

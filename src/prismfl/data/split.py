@@ -1,0 +1,63 @@
+"""Fixed public splits, without randomness, and a `Dataset` from their parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prismfl.data.schema import Schema
+from prismfl.data.spec import Dataset, Spec
+
+Labels = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
+Part = tuple[npt.NDArray[Any], Labels]
+
+
+def stratified(y: Labels, held: int) -> tuple[Indices, Indices]:
+    """Indices (kept, held): `held` records spread evenly through each class in file order, classes in proportion."""
+    classes, counts = np.unique(y, return_counts=True)
+    quota = _shares(counts, held)
+    mask = np.zeros(len(y), dtype=bool)
+    for label, count, take in zip(classes, counts, quota):
+        steps = np.arange(count + 1) * take // count
+        mask[np.flatnonzero(y == label)] = np.diff(steps) > 0
+    return np.flatnonzero(~mask), np.flatnonzero(mask)
+
+
+def divide(spec: Spec, x: npt.NDArray[Any], y: Labels) -> tuple[Part, Part]:
+    """Training and test part of a set without an official test part."""
+    train, test = stratified(y, len(y) - spec.train_size)
+    return (x[train], y[train]), (x[test], y[test])
+
+
+def assemble(
+    spec: Spec, parts: tuple[Part, Part], *, subset: int | None, schema: Schema | None = None, top: float = 255.0
+) -> Dataset:
+    """A `Dataset` from its training and test part; image pixels are divided by their declared `top`."""
+    import torch
+
+    (x_train, y_train), (x_test, y_test) = parts
+    assert len(x_train) == spec.train_size, f"{spec.name}: declared {spec.train_size} records, found {len(x_train)}"
+    if subset is not None and subset < spec.train_size:
+        _, keep = stratified(y_train, subset)
+        x_train, y_train, spec = x_train[keep], y_train[keep], replace(spec, train_size=subset)
+
+    def tensor(x: npt.NDArray[Any]) -> torch.Tensor:
+        # Only what is kept becomes float32: CIFAR-10 grows from 150 to 600 MB on the way.
+        floats = torch.from_numpy(x.astype(np.float32))
+        return floats if spec.kind == "table" else floats.div_(top)
+
+    labels = [torch.from_numpy(y.astype(np.int64)) for y in (y_train, y_test)]
+    return Dataset(spec, tensor(x_train), labels[0], tensor(x_test), labels[1], schema=schema)
+
+
+def _shares(counts: Indices, total: int) -> Indices:
+    """Whole numbers in proportion to `counts` that sum to `total`: largest remainders first."""
+    exact = counts * total / counts.sum()
+    shares: Indices = np.floor(exact).astype(np.int64)
+    order = np.argsort(shares - exact, kind="stable")
+    shares[order[: total - shares.sum()]] += 1
+    return shares

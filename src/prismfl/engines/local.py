@@ -1,0 +1,91 @@
+"""The in-process engine: one site at a time, real bytes, a ledger a site, a checkpoint a round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from prismfl.boundary import Release
+from prismfl.errors import UserError
+from prismfl.method import State
+from prismfl.payloads import Payload, encode
+from prismfl.privacy.ledger import Ledger
+from prismfl.rounds import Host, Job, adopt_step, initial_state, participants, receive, server_step, site_step
+from prismfl.transcript import Message, RunDirectory, digest
+
+Progress = Callable[[str, int, int], None]
+AfterRound = Callable[[State, dict[str, int]], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an engine hands back: the final state and what each site made for itself."""
+
+    state: State
+    own: dict[str, dict[str, Payload]]
+
+
+def run(
+    job: Job,
+    hosts: Sequence[Host],
+    *,
+    directory: RunDirectory,
+    hub: Ledger | None = None,
+    keep: str = "ends",
+    progress: Progress = lambda what, done, total: None,
+    after_round: AfterRound = lambda state, traffic: None,
+) -> Outcome:
+    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes."""
+    by_name = {host.name: host for host in hosts}
+    state = directory.load_state()
+    if state is None:
+        state = initial_state(job)
+        directory.save_state(state)
+    while state.round < job.settings.rounds:
+        state = _round(job, state, by_name, directory=directory, hub=hub, keep=keep, progress=progress,
+                       after_round=after_round)
+    own = {}
+    for i, host in enumerate(hosts):
+        if job.method.adopt is not None:
+            progress("training on each site", i, len(hosts))
+        own[host.name] = adopt_step(job, state, host)
+    return Outcome(state, own)
+
+
+def _round(
+    job: Job,
+    state: State,
+    hosts: dict[str, Host],
+    *,
+    directory: RunDirectory,
+    hub: Ledger | None,
+    keep: str,
+    progress: Progress,
+    after_round: AfterRound,
+) -> State:
+    chosen = participants(job, state.round)
+    whole = keep == "full" or (keep == "ends" and state.round in (0, job.settings.rounds - 1))
+    down = encode(state.items, {"round": state.round})
+    inbox: dict[str, Release] = {}
+    traffic = {"bytes_up": 0, "bytes_down": 0}
+    for i, name in enumerate(chosen):
+        progress(f"round {state.round + 1}, {name}", state.round * len(chosen) + i, job.settings.rounds * len(chosen))
+        raw = site_step(job, state, hosts[name])
+        _note(directory, state.round, name, "down", down, whole=whole and i == 0)
+        _note(directory, state.round, name, "up", raw, whole=whole)
+        traffic["bytes_up"] += len(raw)
+        traffic["bytes_down"] += len(down) if state.items else 0
+        inbox[name] = receive(job, state, name, raw)
+    progress(f"round {state.round + 1}, server", (state.round + 1) * len(chosen), job.settings.rounds * len(chosen))
+    after = server_step(job, state, {name: release.items for name, release in inbox.items()}, ledger=hub)
+    directory.save_state(after)
+    for name, release in inbox.items():
+        hosts[name].ledger.confirm(release.id)
+    after_round(after, traffic)
+    return after
+
+
+def _note(directory: RunDirectory, round: int, site: str, direction: str, raw: bytes, *, whole: bool) -> None:
+    file = f"transcript/{round:04d}-{direction}-{site}.safetensors" if whole else None
+    directory.record(Message(round, site, direction, len(raw), digest(raw), file), raw if whole else None)

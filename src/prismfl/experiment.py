@@ -1,0 +1,398 @@
+"""From a config to a finished run: plan, run, resume. The command line and `prismfl.run` are thin layers over this."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl import runtime
+from prismfl.boundary import Records
+from prismfl.config import RunConfig, check, validate
+from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, partition
+from prismfl.engines import local
+from prismfl.errors import UserError
+from prismfl.method import Method, Settings, State, Task
+from prismfl.methods import METHODS
+from prismfl.metrics.utility import accuracy
+from prismfl.models.classifier import build
+from prismfl.payloads import Payload, SyntheticSet
+from prismfl.privacy import account
+from prismfl.privacy.cost import Cost
+from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.report.pictures import save_grid
+from prismfl.rng import Key
+from prismfl.rounds import HUB_DATASET, Host, Job, Memory
+from prismfl.transcript import SCHEMA_VERSION, RunDirectory
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will cost and send, from public numbers only."""
+
+    method: str
+    sigma: float | None
+    epsilon: float | None
+    epsilon_rdp: float | None
+    epsilon_per_round: float | None
+    delta: float
+    unit: str
+    relation: str
+    guarantee: str
+    rounds: int
+    releases: int
+    bytes_up: int
+    records: int
+    cost: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run reports; `as_dict` is the JSON form."""
+
+    schema_version: int
+    status: str
+    method: str
+    data: str
+    split: str
+    sites: int
+    rounds: int
+    seed: int
+    model: str
+    accuracy: float | None
+    accuracy_min: float | None
+    epsilon: float | None
+    guarantee: str
+    delta: float
+    unit: str
+    relation: str
+    sigma: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    digest: str
+    run_dir: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def find_method(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(METHODS)}."
+    raise UserError(f"Unknown method '{name}'; {hint}")
+
+
+def spec_of(config: RunConfig) -> Spec:
+    """The declared facts of the data; a named data set's are known without reading a file."""
+    if config.data in DATASETS:
+        return DATASETS[config.data]
+    return read_data(config).spec
+
+
+def read_data(config: RunConfig) -> Dataset:
+    if config.data in DATASETS:
+        return load(config.data, data_dir=config.data_dir, subset=config.subset)
+    if not Path(config.data).exists():
+        near = difflib.get_close_matches(config.data, DATASETS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
+        raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
+    unit = None if config.unit in ("record", "client") else config.unit
+    return load_path(Path(config.data), label=config.label, schema=config.schema_file, unit=unit)
+
+
+def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
+    if method.kinds and spec.kind not in method.kinds:
+        raise UserError(f"Method '{method.name}' works on {' and '.join(method.kinds)} data, '{spec.name}' is {spec.kind}.")
+    sites = 1 if method.pooled else config.sites
+    if config.records is None and config.data not in DATASETS:
+        raise UserError("For your own data, declare a public (rounded) number of records a site: --set records=1000.")
+    size = config.subset or spec.train_size
+    records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
+    model = config.model
+    if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
+        model = "mlp"
+    return Task(
+        data=spec.name, shape=spec.shape, classes=spec.classes, sites=tuple(f"site-{i}" for i in range(sites)),
+        records=records, model=model, unit=config.unit, relation=config.relation, delta=config.delta,
+        participation=1.0 if method.pooled else config.participation, device=config.device, public=public,
+    )
+
+
+def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
+    """The method's settings with sigma solved from epsilon over the whole run."""
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    wants_noise = "sigma" in method.settings.model_fields
+    if method.guarantee is None and config.epsilon is not None:
+        raise UserError(f"Method '{method.name}' has no DP guarantee, so epsilon {config.epsilon} cannot be met; leave it out.")
+    if not wants_noise or getattr(settings, "sigma", None) is not None:
+        return settings
+    if config.epsilon is None:
+        raise UserError(f"Method '{method.name}' needs a privacy budget: give --epsilon (say 1.0) or --set sigma=1.0.")
+
+    def cost(sigma: float) -> Cost:
+        return method.plan(settings.model_copy(update={"sigma": sigma}), task)
+
+    return settings.model_copy(update={"sigma": account.calibrate(cost, config.epsilon, config.delta)})
+
+
+def warnings_of(config: RunConfig, task: Task) -> list[str]:
+    found = check(config)
+    if config.delta >= 1.0 / task.records:
+        found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
+    return found
+
+
+def plan(config: RunConfig) -> Plan:
+    """Sigma, epsilon and bytes of a run, before any record is read."""
+    method = find_method(config.method)
+    check(config)
+    task = task_of(config, spec_of(config), method)
+    settings = resolve(config, task, method)
+    cost = method.plan(settings, task)
+    once = method.plan(settings.model_copy(update={"rounds": 1}), task)
+    shapes = method.shapes(settings, task)
+    size = sum(_width(dtype) * math.prod(shape) for item in shapes.values() for dtype, shape in item.values())
+    releases = settings.rounds * len(task.sites)
+    return Plan(
+        method=method.name, sigma=getattr(settings, "sigma", None), epsilon=_finite(account.epsilon(cost, config.delta)),
+        epsilon_rdp=_finite(account.epsilon_rdp(cost, config.delta)),
+        epsilon_per_round=_finite(account.epsilon(once, config.delta)), delta=config.delta, unit=cost.unit,
+        relation=cost.relation, guarantee=guarantee_words(cost), rounds=settings.rounds, releases=releases,
+        bytes_up=size * releases, records=task.records, cost=cost.describe(),
+    )
+
+
+def guarantee_words(cost: Cost) -> str:
+    if not cost.private:
+        return "none"
+    return "nothing leaves" if cost.is_zero else "differential privacy"
+
+
+def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+    """A whole run in a new directory."""
+    method = find_method(config.method)
+    check(config)
+    spec = spec_of(config)
+    settings = resolve(config, task_of(config, spec, method), method)
+    resolved = config.model_copy(update={"settings": settings.model_dump(mode="json"), "epsilon": config.epsilon})
+    created = datetime.now(UTC)
+    path = Path(config.out) if config.out else _default_path(config, method, created)
+    for line in warnings_of(config, task_of(config, spec, method)):
+        warn(line)
+    dataset = read_data(config)
+    public = _public(config, spec, method, warn)
+    identity = _identity(resolved, created if config.ledger else None)
+    directory = RunDirectory.create(
+        path, {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")},
+        runtime.environment(),
+    )
+    task = task_of(config, dataset.spec, method, public)
+    return _execute(Job(identity, method, settings, task, config.seed), resolved, dataset, directory, progress=progress)
+
+
+def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+    """Take a killed run to its end; a finished one just reports."""
+    directory = RunDirectory.open(path)
+    if directory.status == "finished":
+        return Result(**directory.read_json("result.json"))
+    stored = directory.read_json("config.json")
+    identity = str(stored.pop("run"))
+    stored.pop("created", None)
+    config: RunConfig = validate(RunConfig, stored, str(path / "config.json"))
+    method = find_method(config.method)
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    dataset = read_data(config)
+    task = task_of(config, dataset.spec, method, _public(config, dataset.spec, method, warn))
+    return _execute(Job(identity, method, settings, task, config.seed), config, dataset, directory, progress=progress)
+
+
+def _execute(
+    job: Job, config: RunConfig, dataset: Dataset, directory: RunDirectory, *, progress: local.Progress
+) -> Result:
+    runtime.tune(config.threads)
+    started = time.monotonic()
+    hosts, hub = open_hosts(job, config, dataset, directory.path)
+    predict = predictor(job)
+
+    def after_round(state: State, traffic: dict[str, int]) -> None:
+        directory.add_metrics({
+            "round": state.round, "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
+            "epsilon": _finite(_spent(job, hosts, hub)[0]), "seconds": round(time.monotonic() - started, 3), **traffic,
+        })
+
+    outcome = local.run(
+        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=progress, after_round=after_round
+    )
+    scores = _scores(job, predict, outcome, dataset)
+    epsilon, cost = _spent(job, hosts, hub)
+    result = _result(job, config, directory, outcome.state, scores=scores, epsilon=epsilon, cost=cost)
+    _save_synthetic(outcome.state, directory.path / "gen", dataset.spec)
+    extract = {host.name: host.ledger.spent(host.dataset).to_json() for host in hosts}
+    if hub is not None:
+        extract["hub"] = hub.spent(HUB_DATASET).to_json()
+    directory.write_json("ledger.json", extract)
+    for ledger in [*(host.ledger for host in hosts), *([hub] if hub else [])]:
+        ledger.close(job.run)
+    directory.write_json("result.json", result.as_dict())
+    directory.set_status("finished")
+    return result
+
+
+def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> tuple[list[Host], Ledger | None]:
+    """Each site with its records, ledger and memory; the plan is reserved before any record is used."""
+    parts = split_records(config, dataset, job)
+    ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
+    plan = job.plan()
+    client_level = job.method.guarantee == "client"
+    site_plan = Cost.non_private(job.task.unit, job.task.relation) if client_level else plan
+    cap = None if config.cap is None else Cap(config.cap, config.delta, plan.unit, plan.relation)
+    hosts = []
+    for name, rows in zip(job.task.sites, parts):
+        ledger = Ledger.open(ledgers / f"{name}.sqlite")
+        records = _records(dataset, rows)
+        identity = ledger.dataset(
+            f"{config.data}/{name}", records=_raw_records(records()), cap=None if client_level else cap
+        )
+        ledger.reserve(job.run, identity, site_plan)
+        hosts.append(Host(name, records, ledger, identity, Memory(folder / "memory" / name)))
+    if not client_level:
+        return hosts, None
+    hub = Ledger.open(ledgers / "hub.sqlite")
+    identity = hub.dataset(HUB_DATASET, records=[name.encode() for name in job.task.sites], cap=cap)
+    hub.reserve(job.run, identity, plan)
+    return hosts, hub
+
+
+def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[np.ndarray[Any, Any]]:
+    if job.method.pooled:
+        return [np.arange(len(dataset.y_train))]
+    return list(
+        partition(
+            dataset.y_train.numpy(), config.sites, split=config.split, seed=config.seed,
+            natural=dataset.unit_train, classes=len(dataset.spec.classes),
+        )
+    )
+
+
+def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
+    """How the final model scores records."""
+    custom = job.method.predict
+    if custom is not None:
+        return lambda items, x: custom(job.settings, job.task, items, x)
+    task = job.task
+    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    return lambda items, x: classifier.logits(items["model"].to(task.device), x.to(task.device))
+
+
+def _records(dataset: Dataset, rows: np.ndarray[Any, Any]) -> Callable[[], Records]:
+    index = torch.from_numpy(np.asarray(rows))
+    unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
+
+    def take() -> Records:
+        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index])
+
+    return take
+
+
+def _raw_records(records: Records) -> list[bytes]:
+    x, y = records.x.numpy(), records.y.numpy()
+    return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
+
+
+def _spent(job: Job, hosts: list[Host], hub: Ledger | None) -> tuple[float, Cost]:
+    """The largest epsilon that any site (or the hub) has on its ledger for this run."""
+    if hub is not None:
+        costs = [hub.spent(HUB_DATASET, run=job.run)]
+    else:
+        costs = [host.ledger.spent(host.dataset, run=job.run) for host in hosts]
+    worst = {cost: account.epsilon(cost, job.task.delta) for cost in set(costs)}
+    cost = max(worst, key=lambda c: worst[c])
+    return worst[cost], cost
+
+
+def _scores(job: Job, predict: Any, outcome: local.Outcome, dataset: Dataset) -> list[float]:
+    """Test accuracy of the server's model, or of each site's own."""
+    places = [outcome.state.items] if job.method.model_at == "server" else list(outcome.own.values())
+    found = [accuracy(predict, items, dataset.x_test, dataset.y_test) for items in places]
+    return [score for score in found if score is not None]
+
+
+def _result(
+    job: Job, config: RunConfig, directory: RunDirectory, state: State, *, scores: list[float], epsilon: float, cost: Cost
+) -> Result:
+    rows, crossed = directory.metrics(), directory.messages()
+    total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
+    digests = {name: payload.digest for name, payload in sorted(state.items.items())}
+    return Result(
+        schema_version=SCHEMA_VERSION, status="finished", method=job.method.name, data=job.task.data,
+        split=config.split, sites=len(job.task.sites), rounds=job.settings.rounds, seed=job.seed, model=job.task.model,
+        accuracy=round(float(np.mean(scores)), 4) if scores else None,
+        accuracy_min=round(min(scores), 4) if scores else None, epsilon=_finite(epsilon),
+        guarantee=guarantee_words(cost), delta=job.task.delta, unit=cost.unit, relation=cost.relation,
+        sigma=getattr(job.settings, "sigma", None), bytes_up=total["up"], bytes_down=total["down"],
+        seconds=round(rows[-1]["seconds"] if rows else 0.0, 2),
+        digest=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest(), run_dir=str(directory.path),
+    )
+
+
+def _public(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
+    if not method.needs_public:
+        return None
+    found = load_public(
+        config.public or "procedural", shape=spec.shape, count=config.public_count, key_seed=config.seed,
+        data_dir=config.data_dir,
+    )
+    for notice in found.notices:
+        warn(notice)
+    return found.images
+
+
+def _save_synthetic(state: State, folder: Path, spec: Spec) -> None:
+    made = state.items.get("synthetic")
+    if not isinstance(made, SyntheticSet):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "gen.npz", x=made.x.numpy(), y=made.y.numpy())
+    if spec.kind == "image":
+        save_grid(made.x, made.hard_y, folder / "sample.png", classes=spec.classes)
+
+
+def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
+    budget = "inf" if method.guarantee is None else f"{config.epsilon:g}" if config.epsilon else "sigma"
+    data = Path(config.data).stem
+    base = Path("runs") / method.name / f"{data}_eps{budget}-{when:%Y%m%dT%H%M%S}"
+    path, n = base, 1
+    while path.exists():
+        n += 1
+        path = base.with_name(f"{base.name}-{n}")
+    return path
+
+
+def _identity(config: RunConfig, when: datetime | None) -> str:
+    """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
+    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
+    name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
+    return name if when is None else f"{name}-{when:%Y%m%dT%H%M%S.%f}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _width(dtype: str) -> int:
+    return {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}[dtype]

@@ -1,0 +1,139 @@
+"""What a method is: a few pure functions around one privacy boundary, and the public facts they may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from prismfl.boundary import PrivateRecords, PrivateSum, Records
+from prismfl.payloads import Items, Payload
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+
+class Settings(BaseModel):
+    """Base of every method's settings: frozen, unknown keys are errors. `sigma` is what calibration solves for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rounds: int = Field(1, ge=1, description="communication rounds")
+
+
+class DPSettings(Settings):
+    """Settings of a method with a guarantee."""
+
+    sigma: float | None = Field(None, ge=0, description="noise multiplier; solved from epsilon when not given")
+
+    @property
+    def noise(self) -> float:
+        if self.sigma is None:
+            raise ValueError("Expected sigma to be resolved before the run, got None.")
+        return self.sigma
+
+
+@dataclass(frozen=True)
+class Task:
+    """Public facts of a run. Nothing here may be computed from private records."""
+
+    data: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    sites: tuple[str, ...]
+    records: int
+    model: str = "convnet"
+    unit: str = "record"
+    relation: str = "add-remove"
+    delta: float = 1e-5
+    participation: float = 1.0
+    device: str = "cpu"
+    public: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    site_classes: Mapping[str, tuple[int, ...]] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "image" if len(self.shape) == 3 else "table"
+
+    def rate(self, batch: float) -> float:
+        """The same public rate that the door uses."""
+        return min(1.0, batch / self.records)
+
+    def gaussian(self, sigma: float, *, batch: float | None = None, times: int = 1) -> Cost:
+        """The cost of `times` Gaussian answers at a site, for plans."""
+        rate = 1.0 if batch is None else self.rate(batch)
+        return Cost.gaussian(sigma, rate=rate, times=times, unit=self.unit, relation=self.relation)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server holds and sends down."""
+
+    round: int
+    items: Mapping[str, Payload]
+    phase: str = "train"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a method sees of a site: the door, what it remembers, the public task."""
+
+    name: str
+    records: PrivateRecords
+    memory: Mapping[str, Payload]
+    task: Task
+
+
+@dataclass(frozen=True)
+class OwnSite:
+    """What code that never sends anything sees on a site: its own raw records. Its results stay on the site."""
+
+    name: str
+    records: Records = field(repr=False)
+    memory: Mapping[str, Payload]
+    task: Task
+
+
+Shapes = Mapping[str, Mapping[str, tuple[str, tuple[int, ...]]]]  # item -> tensor -> (dtype, shape)
+Inbox = Mapping[str, Items]
+Init = Callable[[Any, Task, Key], Items]
+Client = Callable[[Any, State, Site, Key], tuple[Items, Items]]
+Server = Callable[[Any, Task, State, Any, Key], Items]
+Adopt = Callable[[Any, State, OwnSite, Key], Items]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of federated learning.
+
+    `leaves` is the manifest: exactly these items leave a site each round, with the public `shapes`. `guarantee` is the protected unit ("site":
+    whatever unit the run declares at each site; "client": at the hub; None: no differential privacy). With "client"
+    the server function gets a `PrivateSum` instead of the inbox. `adopt` runs on each site after the last round and
+    never sends anything. `model_at` says where the final model is; `predict` scores records with it where it is not
+    the task's classifier. `pooled` methods run on all records in one place.
+    """
+
+    name: str
+    summary: str
+    paper: str
+    settings: type[Settings]
+    leaves: Mapping[str, type[Payload]]
+    guarantee: Literal["site", "client"] | None
+    init: Init
+    client: Client
+    server: Server
+    plan: Callable[[Any, Task], Cost]
+    shapes: Callable[[Any, Task], Shapes]
+    adopt: Adopt | None = None
+    predict: Callable[[Any, Task, Items, torch.Tensor], torch.Tensor] | None = None
+    model_at: Literal["server", "sites"] = "server"
+    pooled: bool = False
+    needs_public: bool = False
+    kinds: tuple[str, ...] = ("image", "table")
+
+
+__all__ = [
+    "DPSettings", "Inbox", "Items", "Method", "OwnSite", "PrivateRecords", "PrivateSum", "Records", "Settings",
+    "Shapes", "Site", "State", "Task",
+]

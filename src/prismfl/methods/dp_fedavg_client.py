@@ -1,0 +1,47 @@
+"""DP-FedAvg at client level (McMahan et al. 2018): whole clients are protected, by noise at a trusted hub.
+
+What leaves a site: its exact update, to the hub only (no guarantee towards the hub). What leaves the hub: models
+made from noisy sums of clipped updates, unit = client.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from prismfl.method import DPSettings, Items, Method, PrivateSum, Shapes, Site, State, Task
+from prismfl.methods import fedavg
+from prismfl.payloads import Gradient, Weights
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+
+class Config(DPSettings, fedavg.Config):
+    epochs: int = Field(1, ge=1, description="local epochs a round")
+    clip: float = Field(1.0, gt=0, description="bound on the norm of a client's whole update")
+
+
+def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    start, params = fedavg.train_locally(cfg, state, site, key)
+    return {"update": Gradient({k: params[k] - start[k] for k in start})}, {}
+
+
+def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> Items:
+    model = state.items["model"].tensors
+    total = hub.noisy(lambda items: items["update"].tensors, model, bound=cfg.clip, sigma=cfg.noise)
+    expected = hub.declared * hub.rate
+    return {"model": Weights({k: v + total[k] / expected for k, v in model.items()})}
+
+
+def plan(cfg: Config, task: Task) -> Cost:
+    return Cost.gaussian(cfg.noise, rate=task.participation, times=cfg.rounds, unit="client", relation="add-remove")
+
+
+def shapes(cfg: Config, task: Task) -> Shapes:
+    return {"update": fedavg.model_shapes(task)}
+
+
+METHOD = Method(
+    name="dp-fedavg-client", summary="FedAvg with noise at a trusted hub; protects whole clients",
+    paper="McMahan et al. 2018", settings=Config, leaves={"update": Gradient}, guarantee="client", init=fedavg.init,
+    client=client, server=server, plan=plan, shapes=shapes,
+)

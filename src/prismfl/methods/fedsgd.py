@@ -1,0 +1,47 @@
+"""FedSGD (McMahan et al. 2017): every round each site sends one gradient of one batch.
+
+What leaves: the exact gradient, which gradient-leakage attacks turn back into records. No guarantee.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+
+from prismfl.method import Inbox, Items, Method, Settings, Shapes, Site, State, Task
+from prismfl.methods.fedavg import init, model_shapes, plan
+from prismfl.models.classifier import build
+from prismfl.models.training import average, cosine, step
+from prismfl.payloads import Gradient, Weights
+from prismfl.rng import Key
+
+
+class Config(Settings):
+    rounds: int = Field(100, ge=1, description="communication rounds: one batch each")
+    batch: int = Field(64, ge=1, description="records in a site's batch")
+    lr: float = Field(0.2, gt=0, description="the server's learning rate, falling along a cosine")
+
+
+def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    task = site.task
+    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    records = site.records.exact()
+    rows = torch.randperm(len(records), generator=key.child("batch").torch())[: cfg.batch]
+    gradient = classifier.gradient(state.items["model"].to(task.device), records.x[rows], records.y[rows])
+    return {"gradient": Gradient(gradient)}, {}
+
+
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    gradient = average([items["gradient"].tensors for _, items in sorted(inbox.items())])
+    return {"model": Weights(step(state.items["model"].tensors, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}
+
+
+def shapes(cfg: Config, task: Task) -> Shapes:
+    return {"gradient": model_shapes(task)}
+
+
+METHOD = Method(
+    name="fedsgd", summary="average of one exact gradient a site and round", paper="McMahan et al. 2017",
+    settings=Config, leaves={"gradient": Gradient}, guarantee=None, init=init, client=client, server=server, plan=plan,
+    shapes=shapes,
+)

@@ -1,0 +1,1 @@
+"""Networks: what is trained, never how it is protected."""

@@ -1,0 +1,166 @@
+"""The arithmetic of differential privacy: sample, bound, sum, add noise. Nothing here knows where records come from.
+
+Each function takes tensors and public numbers and returns tensors; the door in `boundary.py` is their only caller
+on private data and charges for each call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from prismfl.rng import NoiseStream
+
+Params = Mapping[str, torch.Tensor]
+RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record -> scalar
+GRID_BITS = 12
+SAMPLING_BLOCK = 1024
+# A hair below the bound, so that float32 rounding cannot lift a clipped norm above it.
+SLACK = 1.0 + 1e-6
+NORM_ORDER = {"gaussian": 2.0, "laplace": 1.0}
+
+
+def poisson_indices(count: int, *, rate: float, stream: NoiseStream) -> torch.Tensor:
+    """Each of `count` units independently with probability `rate`; possibly none."""
+    if not 0.0 < rate <= 1.0:
+        raise ValueError(f"Expected a sampling rate in (0, 1], got {rate}.")
+    if rate == 1.0:
+        return torch.arange(count)
+    # Whole blocks, so that data sets that differ in a record draw the same numbers for the records they share.
+    drawn = stream.uniform(-(-count // SAMPLING_BLOCK) * SAMPLING_BLOCK)[:count]
+    return torch.nonzero(drawn < rate).flatten()
+
+
+def clip_factors(norms: torch.Tensor, bound: float) -> torch.Tensor:
+    """What to multiply each row by so that its norm is at most `bound`; 0 for rows that are not finite."""
+    if not bound > 0.0:
+        raise ValueError(f"Expected a clipping bound > 0, got {bound}.")
+    finite = torch.isfinite(norms)
+    if math.isinf(bound):
+        return finite.to(norms.dtype)
+    factors = torch.where(norms > bound / SLACK, bound / (norms * SLACK), torch.ones_like(norms))
+    return torch.where(finite, factors, torch.zeros_like(factors))
+
+
+def clip_rows(rows: torch.Tensor, bound: float, *, kind: str = "gaussian") -> torch.Tensor:
+    """Rows scaled into the L2 ball (L1 for Laplace noise) of radius `bound`; rows with NaN or infinity become zero."""
+    rows = rows.to(torch.float64)
+    norms = torch.linalg.vector_norm(rows, ord=NORM_ORDER[kind], dim=1)
+    factors = clip_factors(norms, bound)
+    clean = torch.where(torch.isfinite(norms)[:, None], rows, torch.zeros_like(rows))
+    return clean * factors[:, None]
+
+
+def add_noise(
+    total: torch.Tensor, *, bound: float, sigma: float, stream: NoiseStream, kind: str = "gaussian"
+) -> torch.Tensor:
+    """`total` plus noise of scale sigma * bound, rounded to a public power-of-two grid far below that scale.
+
+    The grid depends on sigma and bound only, so the low bits of the answer say nothing about the sum.
+    """
+    if not sigma >= 0.0 or math.isinf(sigma):
+        raise ValueError(f"Expected a finite sigma >= 0, got {sigma}.")
+    total = total.to(torch.float64)
+    if sigma == 0.0:
+        return total
+    scale = sigma * bound
+    if not math.isfinite(scale):
+        raise ValueError(f"Expected a finite clipping bound with sigma {sigma}, got {bound}.")
+    draws = stream.normal(total.numel()) if kind == "gaussian" else stream.laplace(total.numel())
+    grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
+    return torch.round((total + scale * draws.reshape(total.shape).to(total.device)) / grid) * grid
+
+
+def mean_by_unit(rows: torch.Tensor, unit: torch.Tensor, units: int) -> torch.Tensor:
+    """One row a unit (a patient, say): the mean of its records' rows, so that the unit counts once."""
+    sums = torch.zeros(units, rows.shape[1], dtype=torch.float64, device=rows.device)
+    sums.index_add_(0, unit, rows.to(torch.float64))
+    sizes = torch.bincount(unit, minlength=units).clamp(min=1).to(sums)
+    return sums / sizes[:, None]
+
+
+def clipped_gradient_sum(
+    loss: RecordLoss,
+    params: Params,
+    *,
+    batch: tuple[torch.Tensor, ...],
+    clip: float,
+    unit: torch.Tensor | None = None,
+    chunk: int = 32,
+    kind: str = "gaussian",
+) -> dict[str, torch.Tensor]:
+    """Sum over records (or units) of clipped gradients, in chunks so that memory does not grow with the batch.
+
+    `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
+    gradient of each unit is clipped instead of each record's.
+    """
+    per_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
+    total = {name: torch.zeros_like(p) for name, p in params.items()}
+    for rows, groups in _blocks(len(batch[0]), unit, chunk):
+        grads: dict[str, torch.Tensor] | None = None
+        if groups is None:
+            grads = per_record(dict(params), *(part[rows] for part in batch))
+        else:
+            grads = _unit_gradients(per_record, params, batch=batch, rows=rows, groups=groups, chunk=chunk)
+        _add_clipped(total, grads, clip=clip, kind=kind)
+    return total
+
+
+def _add_clipped(total: dict[str, torch.Tensor], grads: Params, *, clip: float, kind: str) -> None:
+    flat = {name: g.flatten(1) for name, g in grads.items()}
+    order = NORM_ORDER[kind]
+    parts = torch.stack([torch.linalg.vector_norm(g, ord=order, dim=1) for g in flat.values()])
+    norms = torch.linalg.vector_norm(parts, ord=order, dim=0)
+    factors = clip_factors(norms, clip)
+    keep = torch.isfinite(norms)
+    everything = bool(keep.all())
+    for name, g in flat.items():
+        used, weight = (g, factors) if everything else (g[keep], factors[keep])
+        total[name] += (weight.to(g.dtype) @ used).reshape(total[name].shape)
+
+
+def _unit_gradients(
+    per_record: Callable[..., dict[str, torch.Tensor]],
+    params: Params,
+    *,
+    batch: tuple[torch.Tensor, ...],
+    rows: torch.Tensor,
+    groups: torch.Tensor,
+    chunk: int,
+) -> dict[str, torch.Tensor]:
+    local = groups - groups[0]
+    units = int(local[-1]) + 1
+    sums = {name: torch.zeros(units, *p.shape, dtype=p.dtype, device=p.device) for name, p in params.items()}
+    for start in range(0, len(rows), chunk):
+        part = rows[start : start + chunk]
+        grads = per_record(dict(params), *(b[part] for b in batch))
+        for name, g in grads.items():
+            sums[name].index_add_(0, local[start : start + chunk], g)
+    sizes = torch.bincount(local, minlength=units).clamp(min=1)
+    return {name: s / sizes.to(s.dtype).reshape(-1, *[1] * (s.dim() - 1)) for name, s in sums.items()}
+
+
+def _blocks(
+    count: int, unit: torch.Tensor | None, chunk: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+    """Row numbers of at most `chunk` records a block; with units, whole units only (a big unit is a block of its own)."""
+    if unit is None:
+        for start in range(0, count, chunk):
+            yield torch.arange(start, min(start + chunk, count)), None
+        return
+    _, sizes = torch.unique_consecutive(unit, return_counts=True)
+    start, size, position = 0, 0, 0
+    for n in sizes.tolist():
+        if size and size + n > chunk:
+            yield torch.arange(start, position), _renumber(unit[start:position])
+            start, size = position, 0
+        size += n
+        position += n
+    if size:
+        yield torch.arange(start, position), _renumber(unit[start:position])
+
+
+def _renumber(unit: torch.Tensor) -> torch.Tensor:
+    return torch.unique_consecutive(unit, return_inverse=True)[1]

@@ -1,0 +1,28 @@
+"""What leaves a site, for every method: the table that `prismfl leaves` prints and the docs carry."""
+
+from __future__ import annotations
+
+from prismfl.methods import METHODS
+
+
+def manifest() -> list[dict[str, str]]:
+    """One row a method, in the words a privacy officer asks for."""
+    rows = []
+    for method in METHODS.values():
+        items = ", ".join(f"{name} ({kind.kind})" for name, kind in method.leaves.items()) or "nothing"
+        rounds = method.settings.model_fields["rounds"].default
+        rows.append({
+            "method": method.name, "what leaves": items, "how often": "once" if rounds == 1 else "every round",
+            "guarantee": _guarantee(method.guarantee, bool(method.leaves)),
+        })
+    return rows
+
+
+def _guarantee(guarantee: str | None, sends: bool) -> str:
+    if not sends:
+        return "nothing leaves: epsilon 0"
+    if guarantee is None:
+        return "no DP guarantee: epsilon infinity"
+    if guarantee == "client":
+        return "DP at the hub; unit client; none towards the hub"
+    return "DP at the site; unit record (or a declared column)"

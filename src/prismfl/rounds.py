@@ -1,0 +1,171 @@
+"""One round, seen from a site and from the server. Engines call these two functions and only move bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from prismfl.atomic import write_atomically
+from prismfl.boundary import PrivateRecords, PrivateSum, Records, Release, make_release
+from prismfl.errors import BoundaryError, WireError
+from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Task
+from prismfl.payloads import Items, Payload, decode, encode
+from prismfl.privacy.cost import Cost
+from prismfl.privacy.ledger import Ledger
+from prismfl.rng import Key
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything public that defines a run."""
+
+    run: str
+    method: Method
+    settings: Settings
+    task: Task
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        return Key.seed(self.seed)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        return self.method.shapes(self.settings, self.task)
+
+    def plan(self) -> Cost:
+        return self.method.plan(self.settings, self.task)
+
+
+class Memory:
+    """What a site remembers between rounds, in files of its own that never travel."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, round: int) -> dict[str, Payload]:
+        """What was remembered by the last round before `round` that this site took part in."""
+        known = sorted(int(p.stem) for p in self.folder.glob("*.safetensors") if int(p.stem) < round)
+        return decode((self.folder / f"{known[-1]}.safetensors").read_bytes())[0] if known else {}
+
+    def save(self, round: int, items: Items) -> None:
+        if items:
+            write_atomically(self.folder / f"{round}.safetensors", encode(items))
+
+
+@dataclass
+class Host:
+    """A site as its own machine sees it: records, ledger, memory, and where its noise comes from."""
+
+    name: str
+    records: Callable[[], Records] = field(repr=False)
+    ledger: Ledger
+    dataset: str
+    memory: Memory
+    deployed: bool = False
+    allow_exact: bool = True
+
+    def noise_key(self, job: Job, round: int) -> Key:
+        return Key.from_os() if self.deployed else job.key.child("noise", self.name, round)
+
+
+def site_step(job: Job, state: State, host: Host) -> bytes:
+    """A site's whole part in a round: the bytes to send. Charged before they are returned, once.
+
+    A release that was made before (the server asks again after a crash) is sent again as it was, for free.
+    """
+    release_id = f"{job.run}/{host.name}/{state.round}"
+    kept = host.ledger.outbox(release_id)
+    if kept is not None:
+        return kept
+    door = PrivateRecords(
+        host.records(),
+        declared=job.task.records,
+        classes=len(job.task.classes),
+        noise=host.noise_key(job, state.round).noise(),
+        unit=job.task.unit,
+        relation=job.task.relation,
+        device=job.task.device,
+        allow_exact=host.allow_exact and job.method.guarantee != "site",
+    )
+    site = Site(host.name, door, host.memory.load(state.round), job.task)
+    items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))
+    release = make_release(
+        door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round
+    )
+    raw = release.encode()
+    host.memory.save(state.round, memory)
+    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw)
+    return raw
+
+
+def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
+    """What a site makes for itself from the final state and its own raw records. Nothing of it is sent."""
+    if job.method.adopt is None:
+        return {}
+    site = OwnSite(host.name, host.records(), host.memory.load(state.round), job.task)
+    return dict(job.method.adopt(job.settings, state, site, job.key.child("adopt", host.name)))
+
+
+def receive(job: Job, state: State, site: str, raw: bytes) -> Release:
+    """A site's bytes as a release, or a `WireError`: right run, round and sender, exactly the declared items."""
+    try:
+        release = Release.decode(raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError("Message is not a release.") from error
+    if (release.run, release.site, release.round) != (job.run, site, state.round):
+        raise WireError(f"Message is not from site '{site}' for round {state.round} of this run.")
+    manifest = {name: kind.kind for name, kind in job.method.leaves.items()}
+    if {name: p.kind for name, p in release.items.items()} != manifest:
+        raise WireError(f"Message does not carry exactly the items {sorted(manifest)}.")
+    for name, payload in release.items.items():
+        if payload.shapes() != job.shapes[name]:
+            raise WireError(f"Item '{name}' does not have the declared shapes.")
+    return release
+
+
+def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, ledger: Ledger | None = None) -> State:
+    """The server's whole part in a round. With a client-level guarantee it works behind the hub's own door."""
+    key = job.key.child("server", state.round)
+    if job.method.guarantee != "client":
+        items = job.method.server(job.settings, job.task, state, inbox, key)
+        return State(state.round + 1, dict(items))
+    hub = PrivateSum(
+        inbox, declared=len(job.task.sites), noise=job.key.child("noise", "hub", state.round).noise(),
+        rate=job.task.participation,
+    )
+    items = job.method.server(job.settings, job.task, state, hub, key)
+    if ledger is None:
+        raise BoundaryError("A client-level method needs a ledger at the hub.")
+    raw = encode(items, {"run": job.run, "round": state.round})
+    ledger.release(job.run, HUB_DATASET, f"{job.run}/hub/{state.round}", cost=hub.meter.cost, payload=raw)
+    return State(state.round + 1, dict(items))
+
+
+HUB_DATASET = "clients"
+
+
+def initial_state(job: Job) -> State:
+    return State(0, dict(job.method.init(job.settings, job.task, job.key.child("init"))))
+
+
+def participants(job: Job, round: int) -> list[str]:
+    """Who takes part in a round, chosen from public randomness.
+
+    Under a client-level guarantee each client is drawn independently (Poisson), as its accounting assumes; otherwise
+    a fixed share is drawn, at least one.
+    """
+    sites, share = list(job.task.sites), job.task.participation
+    if share >= 1.0:
+        return sites
+    generator = job.key.child("participants", round).numpy()
+    if job.method.guarantee == "client":
+        return [s for s, u in zip(sites, generator.random(len(sites))) if u < share]
+    count = max(1, round_half_up(share * len(sites)))
+    return [sites[i] for i in sorted(generator.permutation(len(sites))[:count])]
+
+
+def round_half_up(value: float) -> int:
+    return int(value + 0.5)

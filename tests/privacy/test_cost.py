@@ -1,0 +1,140 @@
+"""Costs: canonical values, addition rules, exact JSON."""
+
+import json
+import math
+
+import pytest
+
+from prismfl.errors import UserError
+from prismfl.privacy.cost import Cost, Mechanism
+
+STEP = Cost.gaussian(1.5, 0.04)
+
+
+def test_equal_compositions_are_equal_values_whatever_the_order() -> None:
+    a = Cost.gaussian(2.0) + STEP * 3 + Cost.gaussian(2.0)
+    b = STEP + Cost.gaussian(2.0, times=2) + STEP * 2
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a.branches == (((Mechanism("gaussian", 1.5, 0.04), 3), (Mechanism("gaussian", 2.0), 2)),)
+
+
+def test_zero_is_neutral_and_multiplication_counts() -> None:
+    assert STEP + Cost.zero() == STEP == Cost.zero() + STEP
+    assert (STEP * 0).is_zero
+    assert STEP * 7 == 7 * STEP == sum([STEP] * 6, STEP)
+    assert Cost.gaussian(1.0, times=0).is_zero
+    assert not STEP.is_zero
+
+
+@pytest.mark.parametrize("make", [Cost.gaussian, Cost.laplace])
+def test_noise_zero_is_non_private_and_absorbs(make) -> None:  # type: ignore[no-untyped-def]
+    none = make(0.0)
+    assert none == Cost.non_private()
+    assert not (STEP + none).private
+    assert not (none + STEP * 3).private
+    assert (none * 4) == none
+    assert make(0.0, times=0).is_zero
+    assert not none.is_zero
+
+
+def test_units_and_relations_never_mix() -> None:
+    with pytest.raises(UserError, match="record and per client"):
+        STEP + Cost.gaussian(1.0, unit="client")
+    with pytest.raises(UserError, match="relations differ"):
+        STEP + Cost.gaussian(1.0, relation="replace-one")
+    with pytest.raises(UserError, match="units differ"):
+        Cost.non_private("patient_id") + STEP
+    with pytest.raises(UserError, match="units differ"):
+        Cost.parallel([STEP, Cost.gaussian(1.0, unit="patient_id")])
+
+
+def test_parallel_branches_add_branchwise_or_by_broadcast() -> None:
+    parts = [Cost.gaussian(s) for s in (1.0, 2.0, 3.0)]
+    wide = Cost.parallel(parts)
+    assert wide + wide == Cost.parallel([part * 2 for part in parts])
+    assert wide + STEP == STEP + wide == Cost.parallel([part + STEP for part in parts])
+    assert wide * 5 == Cost.parallel([part * 5 for part in parts])
+    assert wide.sequential() == parts[0] + parts[1] + parts[2]
+    with pytest.raises(UserError, match="3 and of 2"):
+        wide + Cost.parallel(parts[:2])
+    with pytest.raises(UserError, match="add-remove"):
+        Cost.parallel([Cost.gaussian(1.0, relation="replace-one")])
+    with pytest.raises(UserError, match="one branch each"):
+        Cost.parallel([wide, STEP])
+    with pytest.raises(UserError, match="at least one"):
+        Cost.parallel([])
+    assert not Cost.parallel([STEP, Cost.non_private()]).private
+
+
+def test_covers_is_a_comparison_of_counts() -> None:
+    plan = STEP * 10 + Cost.gaussian(2.0)
+    assert plan.covers(plan)
+    assert plan.covers(STEP * 10)
+    assert plan.covers(Cost.zero())
+    assert not plan.covers(STEP * 11)
+    assert not plan.covers(Cost.gaussian(9.0))
+    assert not plan.covers(Cost.non_private())
+    assert not plan.covers(Cost.gaussian(2.0, unit="client"))
+    assert Cost.non_private().covers(plan)
+    wide = Cost.parallel([STEP * 3, STEP * 5])
+    assert wide.covers(STEP * 3)
+    assert not wide.covers(STEP * 4)
+    assert not wide.covers(Cost.parallel([STEP] * 3))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        Cost.zero("client"),
+        Cost.non_private("patient_id", "replace-one"),
+        Cost.gaussian(0.1 + 0.2, 1 / 3, times=10**12),
+        Cost.parallel([Cost.laplace(5e-324), STEP + Cost.laplace(1e300)]),
+    ],
+)
+def test_json_round_trip_is_exact(cost: Cost) -> None:
+    assert Cost.from_json(json.loads(json.dumps(cost.to_json()))) == cost
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"relation": "sideways"},
+        {"unit": ""},
+        {"private": 1},
+        {"branches": [[{"kind": "gaussian", "noise": 1.0, "rate": 1.0}]]},
+        {"branches": [[{"kind": "cauchy", "noise": 1.0, "rate": 1.0, "times": 1}]]},
+        {"branches": [[{"kind": "gaussian", "noise": "1", "rate": 1.0, "times": 1}]]},
+        {"branches": [[{"kind": "gaussian", "noise": 1.0, "rate": 1.0, "times": -1}]]},
+        {"branches": []},
+        {"branches": 3},
+    ],
+)
+def test_malformed_json_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UserError):
+        Cost.from_json({**STEP.to_json(), **change})
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "times"),
+    [
+        (-1.0, 1.0, 1),
+        (math.nan, 1.0, 1),
+        (math.inf, 1.0, 1),
+        (1.0, 0.0, 1),
+        (1.0, 1.0000001, 1),
+        (1.0, math.nan, 1),
+        (1.0, 1.0, -1),
+        (1.0, 1.0, 1.5),
+        (1.0, 1.0, True),
+    ],
+)
+def test_bad_numbers_are_value_errors(noise: float, rate: float, times: int) -> None:
+    with pytest.raises(ValueError):
+        Cost.gaussian(noise, rate, times=times)
+
+
+def test_describe_is_one_short_line() -> None:
+    assert (STEP * 2250).describe() == "2250 x Gaussian(noise 1.5, rate 0.04); unit record, add-remove"
+    assert Cost.non_private("client").describe() == "no DP guarantee; unit client, add-remove"
+    assert "in parallel over 10 classes" in Cost.parallel([STEP] * 10).describe()
