@@ -1,4 +1,4 @@
-"""The door: what it answers, what it charges, and that its answers on neighbouring data differ by no more than stated."""
+"""The door: what it answers, what it charges, and how far its answers on neighbouring data lie apart."""
 
 from __future__ import annotations
 
@@ -49,13 +49,17 @@ class Spy:
         self.calls: list[tuple[torch.Tensor, float, float, str]] = []
         real = mechanisms.add_noise
 
-        def spying(total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian") -> torch.Tensor:
+        def spying(
+            total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian"
+        ) -> torch.Tensor:
             self.calls.append((total.clone(), bound, sigma, kind))
             return real(total, bound=bound, sigma=sigma, stream=stream, kind=kind)  # type: ignore[arg-type]
 
         monkeypatch.setattr(mechanisms, "add_noise", spying)
 
-    def play(self, script: Callable[[PrivateRecords], None], door: PrivateRecords) -> list[tuple[torch.Tensor, float, float, str]]:
+    def play(
+        self, script: Callable[[PrivateRecords], None], door: PrivateRecords
+    ) -> list[tuple[torch.Tensor, float, float, str]]:
         self.calls = []
         script(door)
         return self.calls
@@ -88,9 +92,7 @@ def test_record_play(monkeypatch: pytest.MonkeyPatch, what: str, one: Records, o
 def test_every_answer_is_charged() -> None:
     door = open_door(some_records(30))
     ask_everything(door)
-    expected = (
-        Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
-    )
+    expected = Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
     assert door.meter.cost == expected
 
 

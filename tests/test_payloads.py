@@ -35,7 +35,9 @@ def test_half_precision_does_not_leave() -> None:
 def test_round_trip_keeps_bits_kinds_specs_and_header() -> None:
     items = {
         "w": Weights({"a": torch.randn(3, 2), "b": torch.zeros(0)}),
-        "s": SyntheticSet.of(torch.randint(0, 256, (4, 1, 2, 2), dtype=torch.uint8), torch.arange(4), seed="procedural"),
+        "s": SyntheticSet.of(
+            torch.randint(0, 256, (4, 1, 2, 2), dtype=torch.uint8), torch.arange(4), seed="procedural"
+        ),
     }
     raw = encode(items, {"round": 3})
     back, header = decode(raw)
@@ -83,7 +85,9 @@ def tampered() -> dict[str, bytes]:
         "lying offsets": rebuilt({"w/a": lying}),
         "lying shape": rebuilt({"w/a": dict(header["w/a"], shape=[10**9, 10**9])}),
         "no metadata": rebuilt({"__metadata__": {}}),
-        "unknown kind": rebuilt({"__metadata__": {"prismfl": json.dumps({**meta, "items": {"w": {"kind": "os", "spec": {}}}})}}),
+        "unknown kind": rebuilt(
+            {"__metadata__": {"prismfl": json.dumps({**meta, "items": {"w": {"kind": "os", "spec": {}}}})}}
+        ),
         "undescribed item": rebuilt({"__metadata__": {"prismfl": json.dumps({**meta, "items": {}})}}),
         "deep json": b"\x40\x9c\0\0\0\0\0\0" + b"[" * 40000,
     }

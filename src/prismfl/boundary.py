@@ -15,7 +15,7 @@ import torch
 from prismfl.errors import BoundaryError, UserError
 from prismfl.payloads import Items, Payload, decode, encode
 from prismfl.privacy import mechanisms
-from prismfl.privacy.cost import Cost
+from prismfl.privacy.cost import Cost, Relation
 from prismfl.rng import Key, NoiseStream
 
 CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
@@ -88,7 +88,7 @@ class PrivateRecords:
         classes: int,
         noise: NoiseStream,
         unit: str = "record",
-        relation: str = "add-remove",
+        relation: Relation = "add-remove",
         device: str = "cpu",
         allow_exact: bool = True,
     ) -> None:
@@ -147,12 +147,10 @@ class PrivateRecords:
         refuse_cross_record_layers(loss.module)
         rate = self.rate(batch)
         sample = self._sample(rate)
-        inputs = (sample.x.to(self.device), sample.y.to(self.device))
+        inputs: tuple[torch.Tensor, ...] = (sample.x.to(self.device), sample.y.to(self.device))
         if extra is not None and len(sample):
             inputs += extra((key or Key.seed(0)).torch(self.device), len(sample))
-        sums = mechanisms.clipped_gradient_sum(
-            loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind
-        )
+        sums = mechanisms.clipped_gradient_sum(loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind)
         names = list(params)
         flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])
         noisy = mechanisms.add_noise(flat, bound=clip, sigma=sigma, stream=self._noise, kind=kind)
@@ -250,7 +248,12 @@ class PrivateSum:
         self._noise = noise
 
     def noisy(
-        self, vector: Callable[[Items], Mapping[str, torch.Tensor]], like: mechanisms.Params, *, bound: float, sigma: float
+        self,
+        vector: Callable[[Items], Mapping[str, torch.Tensor]],
+        like: mechanisms.Params,
+        *,
+        bound: float,
+        sigma: float,
     ) -> dict[str, torch.Tensor]:
         """Sum over clients of `vector(items)`, each clipped as a whole to `bound`, plus noise. Shapes are `like`'s."""
         names = list(like)
@@ -282,7 +285,11 @@ class Release:
 
     def encode(self) -> bytes:
         header = {
-            "run": self.run, "site": self.site, "round": self.round, "cost": self.cost.to_json(), "noise": self.noise,
+            "run": self.run,
+            "site": self.site,
+            "round": self.round,
+            "cost": self.cost.to_json(),
+            "noise": self.noise,
         }
         return encode(self.items, header)
 
@@ -304,4 +311,3 @@ def make_release(
                 f"Item '{name}' is declared as {leaves[name].kind}, but the method returned {type(payload).__name__}."
             )
     return Release(run, site, round, dict(items), door.meter.cost, door.noise_source)
-

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from prismfl import __version__
-from prismfl.errors import PrismError, UserError
-
-if TYPE_CHECKING:
-    from prismfl.config import RunConfig
+from prismfl.commands import terminal
+from prismfl.commands.terminal import ConfigFile, Format, Sets
+from prismfl.errors import PrismError
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     help="Learn together by exchanging differentially private synthetic data instead of gradients.",
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="What each site has spent: status, verify, history.")
 app.add_typer(ledger_app, name="ledger")
-
-Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
-ConfigFile = Annotated[Path | None, typer.Argument(help="TOML or YAML file.", show_default=False)]
 
 
 def main() -> None:
@@ -41,10 +36,12 @@ def main() -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _fail("The disk is full; nothing was sent and the last checkpoint is whole. Free space, then: prismfl resume RUN.", 2)
+        _fail(
+            "The disk is full; nothing was sent, the last checkpoint is whole. Free space, then: prismfl resume RUN.", 2
+        )
     except typer.Abort:
         _fail("Stopped.", 130)
-    except Exception as error:  # noqa: BLE001 - click's own usage errors carry a message and an exit code
+    except Exception as error:
         if not hasattr(error, "format_message"):
             raise
         _fail(error.format_message(), 2)
@@ -55,55 +52,10 @@ def _fail(message: str, code: int) -> None:
     raise SystemExit(code)
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-
-
-def _out(text: str) -> None:
-    sys.stdout.write(text + "\n")
-
-
-def _emit(value: Any, fmt: str, table: Any) -> None:
-    """`value` as JSON on stdout, or `table()` for people."""
-    if fmt == "json":
-        _out(json.dumps(value, indent=2, allow_nan=False))
-    elif fmt == "table":
-        from rich.console import Console
-
-        Console().print(table())
-    else:
-        raise UserError(f"Expected --format table or json, got '{fmt}'.")
-
-
-def _config(file: Path | None, sets: list[str] | None, **given: Any) -> RunConfig:
-    from prismfl.config import RunConfig, merge, read, validate
-    from prismfl.experiment import find_method
-
-    base = read(file) if file else {}
-    base.update({k: v for k, v in given.items() if v is not None})
-    method = find_method(str(base.get("method", RunConfig.model_fields["method"].default)))
-    config: RunConfig = validate(RunConfig, merge(base, sets or [], settings=method.settings), str(file or "the command line"))
-    return config
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar on stderr: what, how far, how long."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
-
-
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        _out(__version__)
+        terminal.out(__version__)
         raise typer.Exit
 
 
@@ -131,13 +83,27 @@ def run(
     from prismfl import experiment
     from prismfl.report.tables import result_table
 
-    resolved = _config(
-        config, sets, method=method, data=data, epsilon=epsilon, delta=delta, sites=sites, split=split, model=model,
-        public=public, seed=seed, device=device, data_dir=data_dir, ledger=ledger, cap=cap, out=out,
+    resolved = terminal.config(
+        config,
+        sets,
+        method=method,
+        data=data,
+        epsilon=epsilon,
+        delta=delta,
+        sites=sites,
+        split=split,
+        model=model,
+        public=public,
+        seed=seed,
+        device=device,
+        data_dir=data_dir,
+        ledger=ledger,
+        cap=cap,
+        out=out,
     )
-    with _progress() as progress:
-        result = experiment.run(resolved, progress=progress, warn=lambda line: _say(f"warning: {line}"))
-    _emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
+    with terminal.progress() as progress:
+        result = experiment.run(resolved, progress=progress, warn=lambda line: terminal.say(f"warning: {line}"))
+    terminal.emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
 
 
 @app.command()
@@ -146,9 +112,9 @@ def resume(path: Annotated[Path, typer.Argument(help="A run directory.")], fmt: 
     from prismfl import experiment
     from prismfl.report.tables import result_table
 
-    with _progress() as progress:
-        result = experiment.resume(path, progress=progress, warn=lambda line: _say(f"warning: {line}"))
-    _emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
+    with terminal.progress() as progress:
+        result = experiment.resume(path, progress=progress, warn=lambda line: terminal.say(f"warning: {line}"))
+    terminal.emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
 
 
 @app.command()
@@ -167,11 +133,11 @@ def plan(
     from prismfl import experiment
     from prismfl.report.tables import plan_table
 
-    resolved = _config(
+    resolved = terminal.config(
         config, sets, method=method, data=data, epsilon=epsilon, delta=delta, sites=sites, model=model
     )
     found = experiment.plan(resolved)
-    _emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
+    terminal.emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
 
 
 @app.command()
@@ -184,7 +150,7 @@ def methods(fmt: Format = "table") -> None:
         {"method": m.name, "guarantee": m.guarantee or "none", "what it does": m.summary, "paper": m.paper}
         for m in METHODS.values()
     ]
-    _emit(rows, fmt, lambda: simple_table("Methods", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("Methods", rows))
 
 
 @app.command()
@@ -194,7 +160,7 @@ def leaves(fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
 
     rows = manifest()
-    _emit(rows, fmt, lambda: simple_table("What leaves a site", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("What leaves a site", rows))
 
 
 @app.command()
@@ -208,12 +174,17 @@ def data(
 
     rows = [
         {
-            "data": spec.name, "kind": spec.kind, "shape": "x".join(map(str, spec.shape)), "classes": len(spec.classes),
-            "records": spec.train_size, "at hand": "yes" if there else "no", "where": where,
+            "data": spec.name,
+            "kind": spec.kind,
+            "shape": "x".join(map(str, spec.shape)),
+            "classes": len(spec.classes),
+            "records": spec.train_size,
+            "at hand": "yes" if there else "no",
+            "where": where,
         }
         for spec, there, where in available(data_dir)
     ]
-    _emit(rows, fmt, lambda: simple_table("Data sets", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("Data sets", rows))
 
 
 @app.command("partition")
@@ -227,7 +198,8 @@ def partition_command(
     fmt: Format = "table",
 ) -> None:
     """How a split deals the records of each class to the sites."""
-    from prismfl.data import load, partition, plot as plot_split, summary
+    from prismfl.data import load, partition, summary
+    from prismfl.data import plot as plot_split
     from prismfl.report.tables import simple_table
 
     dataset = load(name, data_dir=data_dir)
@@ -240,8 +212,8 @@ def partition_command(
     ]
     if plot is not None:
         plot_split(parts, labels, classes, plot)
-        _say(f"wrote {plot}")
-    _emit(rows, fmt, lambda: simple_table(f"{name}, {split}", rows))
+        terminal.say(f"wrote {plot}")
+    terminal.emit(rows, fmt, lambda: simple_table(f"{name}, {split}", rows))
 
 
 @app.command()
@@ -250,7 +222,7 @@ def compare(runs: Annotated[list[Path], typer.Argument(help="Run directories.")]
     from prismfl.report.comparison import compare_runs, comparison_table
 
     rows = compare_runs(runs)
-    _emit(rows, fmt, lambda: comparison_table(rows))
+    terminal.emit(rows, fmt, lambda: comparison_table(rows))
 
 
 LedgerPath = Annotated[Path, typer.Argument(help="A ledger file, or a folder of them (a run directory will do).")]
@@ -263,7 +235,7 @@ def status(path: LedgerPath, fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
 
     rows = status_rows(path)
-    _emit(rows, fmt, lambda: simple_table("Ledger", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("Ledger", rows))
 
 
 @ledger_app.command()
@@ -273,7 +245,7 @@ def verify(path: LedgerPath, fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
 
     rows = verify_rows(path)
-    _emit(rows, fmt, lambda: simple_table("Ledger verified", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("Ledger verified", rows))
 
 
 @ledger_app.command()
@@ -283,4 +255,4 @@ def history(path: LedgerPath, fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
 
     rows = history_rows(path)
-    _emit(rows, fmt, lambda: simple_table("Ledger history", rows))
+    terminal.emit(rows, fmt, lambda: simple_table("Ledger history", rows))

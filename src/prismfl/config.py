@@ -1,4 +1,4 @@
-"""What a run is asked to be: a file, overrides, and their meaning. Every unknown key is an error with the nearest name."""
+"""What a run is asked to be: a file and overrides. Every unknown key is an error with the nearest name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def read(path: Path) -> dict[str, Any]:
     return value
 
 
-def merge(base: Mapping[str, Any], overrides: Sequence[str], *, settings: type[BaseModel] | None = None) -> dict[str, Any]:
+def merge(
+    base: Mapping[str, Any], overrides: Sequence[str], *, settings: type[BaseModel] | None = None
+) -> dict[str, Any]:
     """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
     merged: dict[str, Any] = {**base, "settings": dict(base.get("settings", {}))}
     for override in overrides:

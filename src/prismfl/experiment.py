@@ -28,11 +28,11 @@ from prismfl.metrics.utility import accuracy
 from prismfl.models.classifier import build
 from prismfl.payloads import Payload, SyntheticSet
 from prismfl.privacy import account
-from prismfl.privacy.cost import Cost
+from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger import Cap, Ledger
 from prismfl.report.pictures import save_grid
 from prismfl.rng import Key
-from prismfl.rounds import HUB_DATASET, Host, Job, Memory
+from prismfl.rounds import Host, Hub, Job, Memory
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]
@@ -117,7 +117,8 @@ def read_data(config: RunConfig) -> Dataset:
 
 def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
     if method.kinds and spec.kind not in method.kinds:
-        raise UserError(f"Method '{method.name}' works on {' and '.join(method.kinds)} data, '{spec.name}' is {spec.kind}.")
+        kinds = " and ".join(method.kinds)
+        raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
     sites = 1 if method.pooled else config.sites
     if config.records is None and config.data not in DATASETS:
         raise UserError("For your own data, declare a public (rounded) number of records a site: --set records=1000.")
@@ -127,9 +128,18 @@ def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor 
     if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
         model = "mlp"
     return Task(
-        data=spec.name, shape=spec.shape, classes=spec.classes, sites=tuple(f"site-{i}" for i in range(sites)),
-        records=records, model=model, unit=config.unit, relation=config.relation, delta=config.delta,
-        participation=1.0 if method.pooled else config.participation, device=config.device, public=public,
+        data=spec.name,
+        shape=spec.shape,
+        classes=spec.classes,
+        sites=tuple(f"site-{i}" for i in range(sites)),
+        records=records,
+        model=model,
+        unit=config.unit,
+        relation=config.relation,
+        delta=config.delta,
+        participation=1.0 if method.pooled else config.participation,
+        device=config.device,
+        public=public,
     )
 
 
@@ -138,7 +148,9 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     wants_noise = "sigma" in method.settings.model_fields
     if method.guarantee is None and config.epsilon is not None:
-        raise UserError(f"Method '{method.name}' has no DP guarantee, so epsilon {config.epsilon} cannot be met; leave it out.")
+        raise UserError(
+            f"Method '{method.name}' has no DP guarantee, so epsilon {config.epsilon} cannot be met; leave it out."
+        )
     if not wants_noise or getattr(settings, "sigma", None) is not None:
         return settings
     if config.epsilon is None:
@@ -169,11 +181,20 @@ def plan(config: RunConfig) -> Plan:
     size = sum(_width(dtype) * math.prod(shape) for item in shapes.values() for dtype, shape in item.values())
     releases = settings.rounds * len(task.sites)
     return Plan(
-        method=method.name, sigma=getattr(settings, "sigma", None), epsilon=_finite(account.epsilon(cost, config.delta)),
+        method=method.name,
+        sigma=getattr(settings, "sigma", None),
+        epsilon=_finite(account.epsilon(cost, config.delta)),
         epsilon_rdp=_finite(account.epsilon_rdp(cost, config.delta)),
-        epsilon_per_round=_finite(account.epsilon(once, config.delta)), delta=config.delta, unit=cost.unit,
-        relation=cost.relation, guarantee=guarantee_words(cost), rounds=settings.rounds, releases=releases,
-        bytes_up=size * releases, records=task.records, cost=cost.describe(),
+        epsilon_per_round=_finite(account.epsilon(once, config.delta)),
+        delta=config.delta,
+        unit=cost.unit,
+        relation=cost.relation,
+        guarantee=guarantee_words(cost),
+        rounds=settings.rounds,
+        releases=releases,
+        bytes_up=size * releases,
+        records=task.records,
+        cost=cost.describe(),
     )
 
 
@@ -198,7 +219,8 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     public = _public(config, spec, method, warn)
     identity = _identity(resolved, created if config.ledger else None)
     directory = RunDirectory.create(
-        path, {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")},
+        path,
+        {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")},
         runtime.environment(),
     )
     task = task_of(config, dataset.spec, method, public)
@@ -230,10 +252,15 @@ def _execute(
     predict = predictor(job)
 
     def after_round(state: State, traffic: dict[str, int]) -> None:
-        directory.add_metrics({
-            "round": state.round, "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
-            "epsilon": _finite(_spent(job, hosts, hub)[0]), "seconds": round(time.monotonic() - started, 3), **traffic,
-        })
+        directory.add_metrics(
+            {
+                "round": state.round,
+                "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
+                "epsilon": _finite(_spent(job, hosts, hub)[0]),
+                "seconds": round(time.monotonic() - started, 3),
+                **traffic,
+            }
+        )
 
     outcome = local.run(
         job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=progress, after_round=after_round
@@ -242,18 +269,18 @@ def _execute(
     epsilon, cost = _spent(job, hosts, hub)
     result = _result(job, config, directory, outcome.state, scores=scores, epsilon=epsilon, cost=cost)
     _save_synthetic(outcome.state, directory.path / "gen", dataset.spec)
-    extract = {host.name: host.ledger.spent(host.dataset).to_json() for host in hosts}
+    extract = {host.name: charged(host.ledger, job, job.task.unit, job.task.relation).to_json() for host in hosts}
     if hub is not None:
-        extract["hub"] = hub.spent(HUB_DATASET).to_json()
+        extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()
     directory.write_json("ledger.json", extract)
-    for ledger in [*(host.ledger for host in hosts), *([hub] if hub else [])]:
+    for ledger in [*(host.ledger for host in hosts), *([hub.ledger] if hub else [])]:
         ledger.close(job.run)
     directory.write_json("result.json", result.as_dict())
     directory.set_status("finished")
     return result
 
 
-def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> tuple[list[Host], Ledger | None]:
+def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> tuple[list[Host], Hub | None]:
     """Each site with its records, ledger and memory; the plan is reserved before any record is used."""
     parts = split_records(config, dataset, job)
     ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
@@ -272,10 +299,10 @@ def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> t
         hosts.append(Host(name, records, ledger, identity, Memory(folder / "memory" / name)))
     if not client_level:
         return hosts, None
-    hub = Ledger.open(ledgers / "hub.sqlite")
-    identity = hub.dataset(HUB_DATASET, records=[name.encode() for name in job.task.sites], cap=cap)
-    hub.reserve(job.run, identity, plan)
-    return hosts, hub
+    ledger = Ledger.open(ledgers / "hub.sqlite")
+    identity = ledger.dataset("clients", records=[name.encode() for name in job.task.sites], cap=cap)
+    ledger.reserve(job.run, identity, plan)
+    return hosts, Hub(ledger, identity)
 
 
 def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[np.ndarray[Any, Any]]:
@@ -283,8 +310,12 @@ def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[np.ndar
         return [np.arange(len(dataset.y_train))]
     return list(
         partition(
-            dataset.y_train.numpy(), config.sites, split=config.split, seed=config.seed,
-            natural=dataset.unit_train, classes=len(dataset.spec.classes),
+            dataset.y_train.numpy(),
+            config.sites,
+            split=config.split,
+            seed=config.seed,
+            natural=dataset.unit_train,
+            classes=len(dataset.spec.classes),
         )
     )
 
@@ -314,15 +345,20 @@ def _raw_records(records: Records) -> list[bytes]:
     return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
 
 
-def _spent(job: Job, hosts: list[Host], hub: Ledger | None) -> tuple[float, Cost]:
+def _spent(job: Job, hosts: list[Host], hub: Hub | None) -> tuple[float, Cost]:
     """The largest epsilon that any site (or the hub) has on its ledger for this run."""
     if hub is not None:
-        costs = [hub.spent(HUB_DATASET, run=job.run)]
+        costs = [charged(hub.ledger, job, "client", "add-remove")]
     else:
-        costs = [host.ledger.spent(host.dataset, run=job.run) for host in hosts]
+        costs = [charged(host.ledger, job, job.task.unit, job.task.relation) for host in hosts]
     worst = {cost: account.epsilon(cost, job.task.delta) for cost in set(costs)}
     cost = max(worst, key=lambda c: worst[c])
     return worst[cost], cost
+
+
+def charged(ledger: Ledger, job: Job, unit: str, relation: Relation) -> Cost:
+    """What a run has on a ledger: the sum of its releases."""
+    return sum((charge.cost for charge in ledger.charges(run=job.run)), start=Cost.zero(unit, relation))
 
 
 def _scores(job: Job, predict: Any, outcome: local.Outcome, dataset: Dataset) -> list[float]:
@@ -333,20 +369,41 @@ def _scores(job: Job, predict: Any, outcome: local.Outcome, dataset: Dataset) ->
 
 
 def _result(
-    job: Job, config: RunConfig, directory: RunDirectory, state: State, *, scores: list[float], epsilon: float, cost: Cost
+    job: Job,
+    config: RunConfig,
+    directory: RunDirectory,
+    state: State,
+    *,
+    scores: list[float],
+    epsilon: float,
+    cost: Cost,
 ) -> Result:
     rows, crossed = directory.metrics(), directory.messages()
     total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
     digests = {name: payload.digest for name, payload in sorted(state.items.items())}
     return Result(
-        schema_version=SCHEMA_VERSION, status="finished", method=job.method.name, data=job.task.data,
-        split=config.split, sites=len(job.task.sites), rounds=job.settings.rounds, seed=job.seed, model=job.task.model,
+        schema_version=SCHEMA_VERSION,
+        status="finished",
+        method=job.method.name,
+        data=job.task.data,
+        split=config.split,
+        sites=len(job.task.sites),
+        rounds=job.settings.rounds,
+        seed=job.seed,
+        model=job.task.model,
         accuracy=round(float(np.mean(scores)), 4) if scores else None,
-        accuracy_min=round(min(scores), 4) if scores else None, epsilon=_finite(epsilon),
-        guarantee=guarantee_words(cost), delta=job.task.delta, unit=cost.unit, relation=cost.relation,
-        sigma=getattr(job.settings, "sigma", None), bytes_up=total["up"], bytes_down=total["down"],
+        accuracy_min=round(min(scores), 4) if scores else None,
+        epsilon=_finite(epsilon),
+        guarantee=guarantee_words(cost),
+        delta=job.task.delta,
+        unit=cost.unit,
+        relation=cost.relation,
+        sigma=getattr(job.settings, "sigma", None),
+        bytes_up=total["up"],
+        bytes_down=total["down"],
         seconds=round(rows[-1]["seconds"] if rows else 0.0, 2),
-        digest=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest(), run_dir=str(directory.path),
+        digest=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest(),
+        run_dir=str(directory.path),
     )
 
 
@@ -354,7 +411,10 @@ def _public(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.
     if not method.needs_public:
         return None
     found = load_public(
-        config.public or "procedural", shape=spec.shape, count=config.public_count, key_seed=config.seed,
+        config.public or "procedural",
+        shape=(spec.shape[0], spec.shape[1], spec.shape[2]),
+        count=config.public_count,
+        key_seed=config.seed,
         data_dir=config.data_dir,
     )
     for notice in found.notices:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.boundary import PrivateRecords, PrivateSum, Records
 from prismfl.payloads import Items, Payload
-from prismfl.privacy.cost import Cost
+from prismfl.privacy.cost import Cost, Relation
 from prismfl.rng import Key
 
 
@@ -45,7 +45,7 @@ class Task:
     records: int
     model: str = "convnet"
     unit: str = "record"
-    relation: str = "add-remove"
+    relation: Relation = "add-remove"
     delta: float = 1e-5
     participation: float = 1.0
     device: str = "cpu"
@@ -107,8 +107,8 @@ Adopt = Callable[[Any, State, OwnSite, Key], Items]
 class Method:
     """A method of federated learning.
 
-    `leaves` is the manifest: exactly these items leave a site each round, with the public `shapes`. `guarantee` is the protected unit ("site":
-    whatever unit the run declares at each site; "client": at the hub; None: no differential privacy). With "client"
+    `leaves` is the manifest: exactly these items leave a site each round, with the public `shapes`. `guarantee` is the
+    protected unit ("site": whatever unit the run declares at each site; "client": at the hub; None: no differential privacy). With "client"
     the server function gets a `PrivateSum` instead of the inbox. `adopt` runs on each site after the last round and
     never sends anything. `model_at` says where the final model is; `predict` scores records with it where it is not
     the task's classifier. `pooled` methods run on all records in one place.
@@ -134,6 +134,17 @@ class Method:
 
 
 __all__ = [
-    "DPSettings", "Inbox", "Items", "Method", "OwnSite", "PrivateRecords", "PrivateSum", "Records", "Settings",
-    "Shapes", "Site", "State", "Task",
+    "DPSettings",
+    "Inbox",
+    "Items",
+    "Method",
+    "OwnSite",
+    "PrivateRecords",
+    "PrivateSum",
+    "Records",
+    "Settings",
+    "Shapes",
+    "Site",
+    "State",
+    "Task",
 ]

@@ -115,9 +115,7 @@ class SyntheticSet(Payload):
         return self.y if self.y.dtype == torch.int64 else self.y.argmax(1)
 
 
-KINDS: dict[str, type[Payload]] = {
-    cls.kind: cls for cls in (Weights, Gradient, Statistics, SyntheticSet, Synthesizer)
-}
+KINDS: dict[str, type[Payload]] = {cls.kind: cls for cls in (Weights, Gradient, Statistics, SyntheticSet, Synthesizer)}
 Items = Mapping[str, Payload]
 
 

@@ -71,6 +71,18 @@ class Host:
         return Key.from_os() if self.deployed else job.key.child("noise", self.name, round)
 
 
+@dataclass
+class Hub:
+    """The server as keeper of a client-level guarantee: a ledger of its own, unit = client."""
+
+    ledger: Ledger
+    dataset: str
+    deployed: bool = False
+
+    def noise_key(self, job: Job, round: int) -> Key:
+        return Key.from_os() if self.deployed else job.key.child("noise", "hub", round)
+
+
 def site_step(job: Job, state: State, host: Host) -> bytes:
     """A site's whole part in a round: the bytes to send. Charged before they are returned, once.
 
@@ -92,9 +104,7 @@ def site_step(job: Job, state: State, host: Host) -> bytes:
     )
     site = Site(host.name, door, host.memory.load(state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))
-    release = make_release(
-        door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round
-    )
+    release = make_release(door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round)
     raw = release.encode()
     host.memory.save(state.round, memory)
     host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw)
@@ -126,25 +136,21 @@ def receive(job: Job, state: State, site: str, raw: bytes) -> Release:
     return release
 
 
-def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, ledger: Ledger | None = None) -> State:
+def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub | None = None) -> State:
     """The server's whole part in a round. With a client-level guarantee it works behind the hub's own door."""
     key = job.key.child("server", state.round)
     if job.method.guarantee != "client":
         items = job.method.server(job.settings, job.task, state, inbox, key)
         return State(state.round + 1, dict(items))
-    hub = PrivateSum(
-        inbox, declared=len(job.task.sites), noise=job.key.child("noise", "hub", state.round).noise(),
-        rate=job.task.participation,
-    )
-    items = job.method.server(job.settings, job.task, state, hub, key)
-    if ledger is None:
+    if hub is None:
         raise BoundaryError("A client-level method needs a ledger at the hub.")
+    door = PrivateSum(
+        inbox, declared=len(job.task.sites), noise=hub.noise_key(job, state.round).noise(), rate=job.task.participation
+    )
+    items = job.method.server(job.settings, job.task, state, door, key)
     raw = encode(items, {"run": job.run, "round": state.round})
-    ledger.release(job.run, HUB_DATASET, f"{job.run}/hub/{state.round}", cost=hub.meter.cost, payload=raw)
+    hub.ledger.release(job.run, hub.dataset, f"{job.run}/hub/{state.round}", cost=door.meter.cost, payload=raw)
     return State(state.round + 1, dict(items))
-
-
-HUB_DATASET = "clients"
 
 
 def initial_state(job: Job) -> State:

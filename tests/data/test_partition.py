@@ -30,9 +30,9 @@ def test_the_seed_decides(split: str) -> None:
 
 
 def test_the_global_seed_does_not_matter() -> None:
-    np.random.seed(1)  # noqa: NPY002
+    np.random.seed(1)
     first = partition(Y, 5, split="dirichlet", seed=1)
-    np.random.seed(2)  # noqa: NPY002
+    np.random.seed(2)
     assert all(np.array_equal(a, b) for a, b in zip(first, partition(Y, 5, split="dirichlet", seed=1)))
 
 

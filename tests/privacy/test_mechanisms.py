@@ -15,6 +15,8 @@ from prismfl.privacy import mechanisms as m
 from prismfl.rng import Key
 from tests.statistics import accepts
 
+Small = tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
+
 
 def noise_p_value(draws: torch.Tensor, std: float) -> float:
     """Two-sided p-value of the hypothesis that the draws have this standard deviation (chi-square)."""
@@ -116,13 +118,15 @@ def test_every_record_is_drawn_equally_often() -> None:
 
 
 @pytest.fixture(scope="module")
-def small() -> tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+def small() -> Small:
     classifier, params = build("convnet:4", (1, 8, 8), 3, key=Key.seed(0))
     x = torch.rand(37, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     return classifier.record_loss, params, x, torch.arange(37) % 3
 
 
-def reference_sum(loss: Loss, params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, clip: float) -> torch.Tensor:
+def reference_sum(
+    loss: Loss, params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, clip: float
+) -> torch.Tensor:
     """The same by a plain loop over records and autograd."""
     total = torch.zeros(sum(p.numel() for p in params.values()), dtype=torch.float64)
     for i in range(len(x)):
@@ -134,14 +138,14 @@ def reference_sum(loss: Loss, params: dict[str, torch.Tensor], x: torch.Tensor, 
 
 
 @pytest.mark.parametrize("clip", [0.3, 1e6])
-def test_gradient_sum_equals_a_loop_over_records(small: tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor], clip: float) -> None:
+def test_gradient_sum_equals_a_loop_over_records(small: Small, clip: float) -> None:
     loss, params, x, y = small
     got = m.clipped_gradient_sum(loss, params, batch=(x, y), clip=clip, chunk=16)
     flat = torch.cat([got[k].flatten() for k in params]).double()
     torch.testing.assert_close(flat, reference_sum(loss, params, x, y, clip), rtol=1e-4, atol=1e-5)
 
 
-def test_one_record_moves_the_sum_by_at_most_the_clip(small: tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]) -> None:
+def test_one_record_moves_the_sum_by_at_most_the_clip(small: Small) -> None:
     loss, params, x, y = small
     clip = 0.05
     x = x.clone()
@@ -156,7 +160,7 @@ def test_one_record_moves_the_sum_by_at_most_the_clip(small: tuple[Loss, dict[st
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e38])
-def test_gradients_of_bad_records_are_dropped_not_spread(small: tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor], value: float) -> None:
+def test_gradients_of_bad_records_are_dropped_not_spread(small: Small, value: float) -> None:
     loss, params, x, y = small
     x = x.clone()
     x[3] = value
@@ -164,7 +168,7 @@ def test_gradients_of_bad_records_are_dropped_not_spread(small: tuple[Loss, dict
     assert all(bool(torch.isfinite(g).all()) for g in got.values())
 
 
-def test_empty_batch_gives_zeros(small: tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]) -> None:
+def test_empty_batch_gives_zeros(small: Small) -> None:
     loss, params, x, y = small
     got = m.clipped_gradient_sum(loss, params, batch=(x[:0], y[:0]), clip=1.0)
     assert all(float(g.abs().sum()) == 0.0 for g in got.values())
@@ -191,13 +195,16 @@ def test_a_unit_counts_once_however_many_records_it_has() -> None:
     assert float(flat(everything, 8).norm()) <= 3 * clip
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: m.poisson_indices(5, rate=0.0, stream=Key.seed(0).noise()), "rate"),
-    (lambda: m.clip_rows(torch.ones(1, 2), 0.0), "bound"),
-    (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=-1.0, stream=Key.seed(0).noise()), "sigma"),
-    (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=math.nan, stream=Key.seed(0).noise()), "sigma"),
-    (lambda: m.add_noise(torch.zeros(2), bound=math.inf, sigma=1.0, stream=Key.seed(0).noise()), "bound"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: m.poisson_indices(5, rate=0.0, stream=Key.seed(0).noise()), "rate"),
+        (lambda: m.clip_rows(torch.ones(1, 2), 0.0), "bound"),
+        (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=-1.0, stream=Key.seed(0).noise()), "sigma"),
+        (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=math.nan, stream=Key.seed(0).noise()), "sigma"),
+        (lambda: m.add_noise(torch.zeros(2), bound=math.inf, sigma=1.0, stream=Key.seed(0).noise()), "bound"),
+    ],
+)
 def test_silly_values_are_refused_by_name(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prismfl.boundary import Release
-from prismfl.errors import UserError
 from prismfl.method import State
 from prismfl.payloads import Payload, encode
-from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Host, Job, adopt_step, initial_state, participants, receive, server_step, site_step
+from prismfl.rounds import Host, Hub, Job, adopt_step, initial_state, participants, receive, server_step, site_step
 from prismfl.transcript import Message, RunDirectory, digest
 
 Progress = Callable[[str, int, int], None]
@@ -31,7 +28,7 @@ def run(
     hosts: Sequence[Host],
     *,
     directory: RunDirectory,
-    hub: Ledger | None = None,
+    hub: Hub | None = None,
     keep: str = "ends",
     progress: Progress = lambda what, done, total: None,
     after_round: AfterRound = lambda state, traffic: None,
@@ -43,8 +40,9 @@ def run(
         state = initial_state(job)
         directory.save_state(state)
     while state.round < job.settings.rounds:
-        state = _round(job, state, by_name, directory=directory, hub=hub, keep=keep, progress=progress,
-                       after_round=after_round)
+        state = _round(
+            job, state, by_name, directory=directory, hub=hub, keep=keep, progress=progress, after_round=after_round
+        )
     own = {}
     for i, host in enumerate(hosts):
         if job.method.adopt is not None:
@@ -59,7 +57,7 @@ def _round(
     hosts: dict[str, Host],
     *,
     directory: RunDirectory,
-    hub: Ledger | None,
+    hub: Hub | None,
     keep: str,
     progress: Progress,
     after_round: AfterRound,
@@ -78,10 +76,12 @@ def _round(
         traffic["bytes_down"] += len(down) if state.items else 0
         inbox[name] = receive(job, state, name, raw)
     progress(f"round {state.round + 1}, server", (state.round + 1) * len(chosen), job.settings.rounds * len(chosen))
-    after = server_step(job, state, {name: release.items for name, release in inbox.items()}, ledger=hub)
+    after = server_step(job, state, {name: release.items for name, release in inbox.items()}, hub=hub)
     directory.save_state(after)
     for name, release in inbox.items():
         hosts[name].ledger.confirm(release.id)
+    if hub is not None:
+        hub.ledger.confirm(f"{job.run}/hub/{state.round}")
     after_round(after, traffic)
     return after
 

@@ -18,6 +18,14 @@ from prismfl.methods import (
 METHODS: dict[str, Method] = {
     m.METHOD.name: m.METHOD
     for m in (
-        fedsgd, fedavg, fedprox, scaffold, dp_fedavg, dp_fedprox, dp_fedavg_client, dp_central, local_only,
+        fedsgd,
+        fedavg,
+        fedprox,
+        scaffold,
+        dp_fedavg,
+        dp_fedprox,
+        dp_fedavg_client,
+        dp_central,
+        local_only,
     )
 }

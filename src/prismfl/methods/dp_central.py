@@ -19,7 +19,16 @@ class Config(dp_fedavg.Config):
 
 
 METHOD = Method(
-    name="dp-central", summary="one DP-SGD model on the pooled records (ceiling)", paper="Abadi et al. 2016",
-    settings=Config, leaves={"model": Weights}, guarantee="site", init=fedavg.init, client=dp_fedavg.client,
-    server=fedavg.server, plan=dp_fedavg.plan, shapes=fedavg.shapes, pooled=True,
+    name="dp-central",
+    summary="one DP-SGD model on the pooled records (ceiling)",
+    paper="Abadi et al. 2016",
+    settings=Config,
+    leaves={"model": Weights},
+    guarantee="site",
+    init=fedavg.init,
+    client=dp_fedavg.client,
+    server=fedavg.server,
+    plan=dp_fedavg.plan,
+    shapes=fedavg.shapes,
+    pooled=True,
 )

@@ -46,7 +46,15 @@ def plan(cfg: Config, task: Task) -> Cost:
 
 
 METHOD = Method(
-    name="dp-fedavg", summary="FedAvg with DP-SGD on each site", paper="McMahan et al. 2018; Abadi et al. 2016",
-    settings=Config, leaves={"model": Weights}, guarantee="site", init=fedavg.init, client=client,
-    server=fedavg.server, plan=plan, shapes=fedavg.shapes,
+    name="dp-fedavg",
+    summary="FedAvg with DP-SGD on each site",
+    paper="McMahan et al. 2018; Abadi et al. 2016",
+    settings=Config,
+    leaves={"model": Weights},
+    guarantee="site",
+    init=fedavg.init,
+    client=client,
+    server=fedavg.server,
+    plan=plan,
+    shapes=fedavg.shapes,
 )

@@ -15,7 +15,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
-class Config(DPSettings, fedavg.Config):
+class Config(fedavg.Config, DPSettings):
     epochs: int = Field(1, ge=1, description="local epochs a round")
     clip: float = Field(1.0, gt=0, description="bound on the norm of a client's whole update")
 
@@ -41,7 +41,15 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 
 METHOD = Method(
-    name="dp-fedavg-client", summary="FedAvg with noise at a trusted hub; protects whole clients",
-    paper="McMahan et al. 2018", settings=Config, leaves={"update": Gradient}, guarantee="client", init=fedavg.init,
-    client=client, server=server, plan=plan, shapes=shapes,
+    name="dp-fedavg-client",
+    summary="FedAvg with noise at a trusted hub; protects whole clients",
+    paper="McMahan et al. 2018",
+    settings=Config,
+    leaves={"update": Gradient},
+    guarantee="client",
+    init=fedavg.init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
 )

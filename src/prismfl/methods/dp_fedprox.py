@@ -16,7 +16,15 @@ class Config(dp_fedavg.Config):
 
 
 METHOD = Method(
-    name="dp-fedprox", summary="DP-FedAvg with a proximal term", paper="Li et al. 2020; Abadi et al. 2016",
-    settings=Config, leaves={"model": Weights}, guarantee="site", init=fedavg.init, client=dp_fedavg.client,
-    server=fedavg.server, plan=dp_fedavg.plan, shapes=fedavg.shapes,
+    name="dp-fedprox",
+    summary="DP-FedAvg with a proximal term",
+    paper="Li et al. 2020; Abadi et al. 2016",
+    settings=Config,
+    leaves={"model": Weights},
+    guarantee="site",
+    init=fedavg.init,
+    client=dp_fedavg.client,
+    server=fedavg.server,
+    plan=dp_fedavg.plan,
+    shapes=fedavg.shapes,
 )

@@ -71,7 +71,15 @@ def shapes(cfg: Settings, task: Task) -> Shapes:
 
 
 METHOD = Method(
-    name="fedavg", summary="average of locally trained models", paper="McMahan et al. 2017", settings=Config,
-    leaves={"model": Weights}, guarantee=None, init=init, client=client, server=server, plan=plan,
+    name="fedavg",
+    summary="average of locally trained models",
+    paper="McMahan et al. 2017",
+    settings=Config,
+    leaves={"model": Weights},
+    guarantee=None,
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
     shapes=shapes,
 )

@@ -14,7 +14,15 @@ class Config(fedavg.Config):
 
 
 METHOD = Method(
-    name="fedprox", summary="FedAvg with a proximal term", paper="Li et al. 2020", settings=Config,
-    leaves={"model": Weights}, guarantee=None, init=fedavg.init, client=fedavg.client, server=fedavg.server,
-    plan=fedavg.plan, shapes=fedavg.shapes,
+    name="fedprox",
+    summary="FedAvg with a proximal term",
+    paper="Li et al. 2020",
+    settings=Config,
+    leaves={"model": Weights},
+    guarantee=None,
+    init=fedavg.init,
+    client=fedavg.client,
+    server=fedavg.server,
+    plan=fedavg.plan,
+    shapes=fedavg.shapes,
 )

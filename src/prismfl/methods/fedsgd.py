@@ -41,7 +41,15 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 
 METHOD = Method(
-    name="fedsgd", summary="average of one exact gradient a site and round", paper="McMahan et al. 2017",
-    settings=Config, leaves={"gradient": Gradient}, guarantee=None, init=init, client=client, server=server, plan=plan,
+    name="fedsgd",
+    summary="average of one exact gradient a site and round",
+    paper="McMahan et al. 2017",
+    settings=Config,
+    leaves={"gradient": Gradient},
+    guarantee=None,
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
     shapes=shapes,
 )

@@ -37,8 +37,14 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
     task = site.task
     classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
     params = fit(
-        classifier, params, x=site.records.x.to(task.device), y=site.records.y.to(task.device), epochs=cfg.epochs,
-        batch=cfg.batch, lr=cfg.lr, key=key,
+        classifier,
+        params,
+        x=site.records.x.to(task.device),
+        y=site.records.y.to(task.device),
+        epochs=cfg.epochs,
+        batch=cfg.batch,
+        lr=cfg.lr,
+        key=key,
     )
     return {"model": Weights(params)}
 
@@ -52,6 +58,17 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 
 METHOD = Method(
-    name="local-only", summary="each site alone; nothing leaves (floor)", paper="", settings=Config, leaves={},
-    guarantee="site", init=init, client=client, server=server, plan=plan, shapes=shapes, adopt=adopt, model_at="sites",
+    name="local-only",
+    summary="each site alone; nothing leaves (floor)",
+    paper="",
+    settings=Config,
+    leaves={},
+    guarantee="site",
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
+    adopt=adopt,
+    model_at="sites",
 )

@@ -34,9 +34,11 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task = site.task
     classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
     start, common = state.items["model"].to(task.device), state.items["control"].to(task.device)
-    own = site.memory["control"].to(task.device) if "control" in site.memory else {
-        k: torch.zeros_like(v) for k, v in start.items()
-    }
+    own = (
+        site.memory["control"].to(task.device)
+        if "control" in site.memory
+        else {k: torch.zeros_like(v) for k, v in start.items()}
+    )
     records, params, steps, order = site.records.exact(), dict(start), 0, key.child("order").torch()
     for _ in range(cfg.epochs):
         for rows in batches(len(records), cfg.batch, order):
@@ -62,7 +64,15 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 
 METHOD = Method(
-    name="scaffold", summary="FedAvg with control variates", paper="Karimireddy et al. 2020", settings=Config,
-    leaves={"model": Weights, "control": Gradient}, guarantee=None, init=init, client=client, server=server,
-    plan=fedavg.plan, shapes=shapes,
+    name="scaffold",
+    summary="FedAvg with control variates",
+    paper="Karimireddy et al. 2020",
+    settings=Config,
+    leaves={"model": Weights, "control": Gradient},
+    guarantee=None,
+    init=init,
+    client=client,
+    server=server,
+    plan=fedavg.plan,
+    shapes=shapes,
 )

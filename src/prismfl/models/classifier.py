@@ -38,11 +38,18 @@ def convnet(shape: tuple[int, ...], classes: int, width: int = 128) -> nn.Module
 
 def lenet(shape: tuple[int, ...], classes: int, width: int = 16) -> nn.Module:
     """Two 5x5 convolutions with pooling, then two linear layers."""
-    side = ((shape[1] // 2) // 2)
+    side = (shape[1] // 2) // 2
     return nn.Sequential(
-        nn.Conv2d(shape[0], width, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(2 * width * side * side, 4 * width), nn.ReLU(), nn.Linear(4 * width, classes),
+        nn.Conv2d(shape[0], width, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(width, 2 * width, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(2 * width * side * side, 4 * width),
+        nn.ReLU(),
+        nn.Linear(4 * width, classes),
     )
 
 
@@ -54,20 +61,27 @@ def logreg(shape: tuple[int, ...], classes: int, width: int = 0) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(_features(shape), classes))
 
 
-def leaky_lenet(shape: tuple[int, ...], classes: int, width: int = 12) -> nn.Module:
+def sigmoid_lenet(shape: tuple[int, ...], classes: int, width: int = 12) -> nn.Module:
     """The sigmoid LeNet of the gradient-leakage literature: smooth, hence easy to invert."""
-    side = -(-(-(-shape[1] // 2)) // 2)
-    net = nn.Sequential(
-        nn.Conv2d(shape[0], width, 5, padding=2, stride=2), nn.Sigmoid(),
-        nn.Conv2d(width, width, 5, padding=2, stride=2), nn.Sigmoid(),
-        nn.Conv2d(width, width, 5, padding=2, stride=1), nn.Sigmoid(),
-        nn.Flatten(), nn.Linear(width * side * side, classes),
+    side = (shape[1] + 3) // 4
+    return nn.Sequential(
+        nn.Conv2d(shape[0], width, 5, padding=2, stride=2),
+        nn.Sigmoid(),
+        nn.Conv2d(width, width, 5, padding=2, stride=2),
+        nn.Sigmoid(),
+        nn.Conv2d(width, width, 5, padding=2, stride=1),
+        nn.Sigmoid(),
+        nn.Flatten(),
+        nn.Linear(width * side * side, classes),
     )
-    return net
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "convnet": convnet, "lenet": lenet, "mlp": mlp, "logreg": logreg, "sigmoid-lenet": leaky_lenet,
+    "convnet": convnet,
+    "lenet": lenet,
+    "mlp": mlp,
+    "logreg": logreg,
+    "sigmoid-lenet": sigmoid_lenet,
 }
 IMAGE_MODELS = {"convnet", "lenet", "sigmoid-lenet"}
 
@@ -108,7 +122,9 @@ def cross_entropy_of_one(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return -(F.log_softmax(output[0], dim=0) * chosen).sum()
 
 
-def build(name: str, shape: tuple[int, ...], classes: int, *, key: Key, device: str = "cpu") -> tuple[Classifier, Params]:
+def build(
+    name: str, shape: tuple[int, ...], classes: int, *, key: Key, device: str = "cpu"
+) -> tuple[Classifier, Params]:
     """The classifier `name` ("convnet", or "convnet:64" for another width) with fresh parameters drawn from `key`."""
     base, _, width = name.partition(":")
     if base not in MODELS:

@@ -57,9 +57,9 @@ def fit(
         return params
     leaves = {k: v.detach().clone().requires_grad_() for k, v in params.items()}
     values = list(leaves.values())
-    make = torch.optim.Adam if optimiser == "adam" else torch.optim.SGD
-    settings = {} if optimiser == "adam" else {"momentum": 0.9}
-    opt = make(values, lr=lr, weight_decay=weight_decay, **settings)
+    opt: torch.optim.Optimizer = torch.optim.SGD(values, lr=lr, weight_decay=weight_decay, momentum=0.9)
+    if optimiser == "adam":
+        opt = torch.optim.Adam(values, lr=lr, weight_decay=weight_decay)
     order, noise = key.child("order").torch(), key.child("augment").torch(x.device)
     total, done = epochs * math.ceil(len(x) / batch), 0
     for _ in range(epochs):

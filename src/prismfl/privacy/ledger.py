@@ -17,8 +17,8 @@ Which plans are admitted under a cap (epsilon, delta):
   down. A fixed order makes the bound hold for adaptively chosen runs without a union bound over orders (Feldman and
   Zrnic 2021). An open run counts with its whole plan, a closed one with what it released.
 - Or a plan declared in advance: if nothing was ever released from the data set and the tight (PLD) epsilon of the plan
-  is within the cap, it is admitted. It then counts in full for ever, even if it stops early, and only parts of it may
-  be released; since it does not fit the filter, no other plan is admitted after it. So either it alone runs and the
+  is within the cap, it is admitted. From its first release it counts in full for ever, even if it stops early, and
+  only parts of it may be released; since it does not fit the filter, no other plan is admitted after it. So either it alone runs and the
   PLD bound holds, or only the filter decides.
 - Changing a cap is a new declaration: it is logged, and the order is chosen again at the next plan.
 """
@@ -35,8 +35,9 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -141,7 +142,8 @@ class _Run:
 
     @property
     def held(self) -> Cost:
-        return self.plan if self.open or self.rule == "pld" else self.charged
+        in_full = self.open or (self.rule == "pld" and not self.charged.is_zero)
+        return self.plan if in_full else self.charged
 
 
 @dataclass(slots=True)
@@ -165,7 +167,6 @@ class _State:
     absorbed: dict[str, str] = field(default_factory=dict)
     runs: dict[tuple[str, str], _Run] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
-    confirmed: set[str] = field(default_factory=set)
 
     def resolve(self, dataset: str) -> str:
         while dataset in self.absorbed:
@@ -198,16 +199,17 @@ class _State:
             plan = Cost.from_json(body["plan"])
             zero = Cost.zero(plan.unit, plan.relation)
             self.runs[body["run"], body["dataset"]] = _Run(body["run"], body["dataset"], plan, body["rule"], zero)
-            self.datasets[body["dataset"]].order = body["order"]
+            order = body["order"]
+            self.datasets[body["dataset"]].order = None if order is None else account.ORDERS.index(order)
         elif entry.kind == "release":
             self._apply_release(entry)
         elif entry.kind == "confirm":
-            self.confirmed.add(body["release"])
+            self.charges[body["release"]] = replace(self.charges[body["release"]], confirmed=True)
         elif entry.kind == "close":
             for run in self.runs.values():
                 run.open = run.open and run.name != body["run"]
-        elif entry.kind != "create":
-            raise LedgerError(f"Entry {entry.seq} of the ledger is of an unknown kind; a newer version wrote it.")
+        elif entry.kind != "create" or body["version"] != VERSION:
+            raise LedgerError(f"Entry {entry.seq} of the ledger was written by another version of prismfl.")
         self.entries.append(entry)
         self.heads.append(head)
 
@@ -323,8 +325,10 @@ class Ledger:
                 self._store_fingerprints(keeper, union)
                 for other in others:
                     self._db.execute("DELETE FROM blobs WHERE name = ?", (f"records/{other}",))
-                body = {"dataset": keeper, "name": name, "cap": _cap_json(kept), "absorbs": others}
-                self._append("records", {**body, "records": len(union), "digest": _digest(_packed(union))})
+                body = {"dataset": keeper, "name": name, "cap": _cap_json(kept)}
+                self._append(
+                    "records", {**body, "absorbs": others, "records": len(union), "digest": _digest(_packed(union))}
+                )
             return keeper
 
     def set_cap(self, dataset: str, cap: Cap | None) -> None:
@@ -345,7 +349,7 @@ class Ledger:
         _check_name("run", run)
         with self._transaction():
             target = self._state.dataset(dataset)
-            known = self._run(run, target.id)
+            known = self._run(run, dataset)
             if known is not None:
                 if known.plan != plan:
                     raise UserError(
@@ -353,10 +357,10 @@ class Ledger:
                     )
                 return
             rule, order = self._admit(run, target, plan)
-            body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule, "order": order}
-            self._append("reserve", body)
+            body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule}
+            self._append("reserve", {**body, "order": None if order is None else account.ORDERS[order]})
 
-    def release(self, run: str, dataset: str, release_id: str, *, cost: Cost, payload: bytes) -> None:
+    def release(self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes) -> None:
         """Charges a release and keeps its payload for sending, in one transaction. Send only after this returns. The
         same id with the same bytes is a no-op; with other bytes it is refused, since new noise is a new charge."""
         _check_name("release", release_id)
@@ -374,7 +378,7 @@ class Ledger:
                 if not same:
                     raise BudgetError(f"Release {release_id!r} is already in the ledger with other content.")
                 return
-            reserved = self._run(run, target.id)
+            reserved = self._run(run, dataset)
             if reserved is None:
                 raise BudgetError(f"Run {run!r} has reserved nothing on data set {target.id}; reserve its plan first.")
             if not reserved.open:
@@ -388,16 +392,17 @@ class Ledger:
         """The paid payload, for sending or sending again; None if it is unknown or was confirmed."""
         self._refresh()
         charge = self._state.charges.get(release_id)
-        if charge is None or release_id in self._state.confirmed:
+        if charge is None or charge.confirmed:
             return None
         return self._blob(f"payload/{release_id}", charge.digest)
 
     def confirm(self, release_id: str) -> None:
         """The payload has arrived: its bytes are dropped, its digest stays."""
         with self._transaction():
-            if release_id not in self._state.charges:
+            charge = self._state.charges.get(release_id)
+            if charge is None:
                 raise UserError(f"No release {release_id!r} in the ledger.")
-            if release_id not in self._state.confirmed:
+            if not charge.confirmed:
                 self._db.execute("DELETE FROM blobs WHERE name = ?", (f"payload/{release_id}",))
                 self._append("confirm", {"release": release_id})
 
@@ -418,7 +423,7 @@ class Ledger:
         state = self._state
         wanted = None if dataset is None else state.dataset(dataset).id
         return [
-            Charge(**{**_fields(charge), "confirmed": charge.release in state.confirmed})
+            charge
             for charge in state.charges.values()
             if run in (None, charge.run) and wanted in (None, state.resolve(charge.dataset))
         ]
@@ -458,7 +463,7 @@ class Ledger:
         for dataset in self._state.datasets:
             self._fingerprints(dataset)
         for release, charge in self._state.charges.items():
-            if release not in self._state.confirmed:
+            if not charge.confirmed:
                 self._blob(f"payload/{release}", charge.digest)
         return len(self._state.entries)
 
@@ -486,8 +491,10 @@ class Ledger:
         raise BudgetError(_refusal(run, target.id, cap, plan=plan, held=held))
 
     def _run(self, run: str, dataset: str) -> _Run | None:
-        found = [known for known in self._state.runs_on(dataset) if known.name == run]
-        return found[0] if found else None
+        """The run's reservation on a data set, or on one that has become a part of it."""
+        exact = self._state.runs.get((run, dataset))
+        found = (known for known in self._state.runs_on(self._state.resolve(dataset)) if known.name == run)
+        return exact or next(found, None)
 
     def _spent(self, dataset: str) -> tuple[Cost, ...]:
         sums: dict[tuple[str, str], Cost] = {}
@@ -507,7 +514,7 @@ class Ledger:
         if dataset.cap is not None and dataset.order is not None:
             held = _total([run.held for run in runs if not run.held.is_zero])[dataset.order]
             used = held / max(1, _budget(dataset.cap, dataset.order))
-        releases = [c.release for c in self._state.charges.values() if self._state.resolve(c.dataset) == dataset.id]
+        charges = [c for c in self._state.charges.values() if self._state.resolve(c.dataset) == dataset.id]
         return DatasetStatus(
             dataset=dataset.id,
             names=tuple(dataset.names),
@@ -517,8 +524,8 @@ class Ledger:
             used=used,
             open_runs=tuple(run.name for run in runs if run.open),
             closed_runs=tuple(run.name for run in runs if not run.open),
-            releases=len(releases),
-            unconfirmed=sum(release not in self._state.confirmed for release in releases),
+            releases=len(charges),
+            unconfirmed=sum(not charge.confirmed for charge in charges),
         )
 
     @contextmanager
@@ -690,12 +697,8 @@ def _packed(prints: set[bytes]) -> bytes:
     return b"".join(sorted(prints))
 
 
-def _fields(charge: Charge) -> dict[str, Any]:
-    return {name: getattr(charge, name) for name in Charge.__slots__}
-
-
 def _wrapped(path: Path, error: sqlite3.Error) -> LedgerError:
-    """SQLite's own words name no content: 'database or disk is full', 'database is locked', 'file is not a database'."""
+    """SQLite's own words name no content: 'database or disk is full', 'file is not a database'."""
     return LedgerError(f"The ledger {path} cannot be used: {error}.")
 
 
@@ -733,11 +736,11 @@ def _check_terms(cost: Cost, cap: Cap) -> None:
         )
 
 
-def _mechanism_units(mechanism: Mechanism, relation: Relation) -> list[int]:
-    return [
-        math.ceil(value * SCALE) if value < math.inf else _BEYOND
-        for value in account.mechanism_rdp(mechanism, relation)
-    ]
+@lru_cache(maxsize=1024)
+def _mechanism_units(mechanism: Mechanism, relation: Relation) -> tuple[int, ...]:
+    """One use of a mechanism, rounded up per order; no use is free."""
+    curve = account.mechanism_rdp(mechanism, relation)
+    return tuple(max(1, math.ceil(value * SCALE)) if value < math.inf else _BEYOND for value in curve)
 
 
 def _units(cost: Cost) -> list[int]:
@@ -801,7 +804,8 @@ def _refusal(run: str, dataset: str, cap: Cap, *, plan: Cost, held: list[int]) -
         for order, value in zip(account.ORDERS, held, strict=True)
     ]
     spent = max(0.0, min(offers)) if any(held) else 0.0
+    spent = math.inf if spent * SCALE >= _BEYOND else spent
     return (
-        f"Refused: run {run!r} asks for epsilon {asked:.4g}, data set {dataset} has {spent:.4g} spent or reserved of its "
-        f"cap of {cap.describe()}; more noise, fewer steps or a higher cap would do."
+        f"Refused: run {run!r} asks for epsilon {asked:.4g} (RDP); data set {dataset} has {spent:.4g} spent or "
+        f"reserved of its cap of {cap.describe()}. More noise, fewer steps or a higher cap would do."
     )

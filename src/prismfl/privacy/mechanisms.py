@@ -17,6 +17,8 @@ Params = Mapping[str, torch.Tensor]
 RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record -> scalar
 GRID_BITS = 12
 SAMPLING_BLOCK = 1024
+# Per-record gradients held at once: enough for speed on small networks, little memory on large ones.
+MIN_CHUNK, MAX_CHUNK, CHUNK_NUMBERS = 32, 512, 8_000_000
 # A hair below the bound, so that float32 rounding cannot lift a clipped norm above it.
 SLACK = 1.0 + 1e-6
 NORM_ORDER = {"gaussian": 2.0, "laplace": 1.0}
@@ -88,7 +90,7 @@ def clipped_gradient_sum(
     batch: tuple[torch.Tensor, ...],
     clip: float,
     unit: torch.Tensor | None = None,
-    chunk: int = 32,
+    chunk: int | None = None,
     kind: str = "gaussian",
 ) -> dict[str, torch.Tensor]:
     """Sum over records (or units) of clipped gradients, in chunks so that memory does not grow with the batch.
@@ -96,6 +98,8 @@ def clipped_gradient_sum(
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
     gradient of each unit is clipped instead of each record's.
     """
+    if chunk is None:
+        chunk = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
     per_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
     total = {name: torch.zeros_like(p) for name, p in params.items()}
     for rows, groups in _blocks(len(batch[0]), unit, chunk):
@@ -142,10 +146,8 @@ def _unit_gradients(
     return {name: s / sizes.to(s.dtype).reshape(-1, *[1] * (s.dim() - 1)) for name, s in sums.items()}
 
 
-def _blocks(
-    count: int, unit: torch.Tensor | None, chunk: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
-    """Row numbers of at most `chunk` records a block; with units, whole units only (a big unit is a block of its own)."""
+def _blocks(count: int, unit: torch.Tensor | None, chunk: int) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+    """Row numbers of at most `chunk` records a block; with units, whole units (a big one is a block of its own)."""
     if unit is None:
         for start in range(0, count, chunk):
             yield torch.arange(start, min(start + chunk, count)), None
@@ -163,4 +165,6 @@ def _blocks(
 
 
 def _renumber(unit: torch.Tensor) -> torch.Tensor:
-    return torch.unique_consecutive(unit, return_inverse=True)[1]
+    _, inverse = torch.unique_consecutive(unit, return_inverse=True)
+    renumbered: torch.Tensor = inverse
+    return renumbered

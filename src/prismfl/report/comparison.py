@@ -57,7 +57,5 @@ def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         score = "-" if r["accuracy"] is None else f"{r['accuracy']:.1f} %"
         if r["accuracy_std"] is not None:
             score += f" ± {r['accuracy_std']:.1f} ({r['seeds']} seeds)"
-        table.add_row(
-            r["method"], r["leaves"], epsilon_words(r), score, size_words(r["bytes"]), f"{r['seconds']:.1f}"
-        )
+        table.add_row(r["method"], r["leaves"], epsilon_words(r), score, size_words(r["bytes"]), f"{r['seconds']:.1f}")
     return table

@@ -11,10 +11,14 @@ def manifest() -> list[dict[str, str]]:
     for method in METHODS.values():
         items = ", ".join(f"{name} ({kind.kind})" for name, kind in method.leaves.items()) or "nothing"
         rounds = method.settings.model_fields["rounds"].default
-        rows.append({
-            "method": method.name, "what leaves": items, "how often": "once" if rounds == 1 else "every round",
-            "guarantee": _guarantee(method.guarantee, bool(method.leaves)),
-        })
+        rows.append(
+            {
+                "method": method.name,
+                "what leaves": items,
+                "how often": "once" if rounds == 1 else "every round",
+                "guarantee": _guarantee(method.guarantee, bool(method.leaves)),
+            }
+        )
     return rows
 
 

@@ -37,24 +37,31 @@ def simple_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 def result_table(result: Mapping[str, Any]) -> Table:
     accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %"
     rows = {
-        "method": result["method"], "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
-        "accuracy": accuracy, "epsilon": epsilon_words(result),
+        "method": result["method"],
+        "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
+        "accuracy": accuracy,
+        "epsilon": epsilon_words(result),
         "guarantee": f"{result['guarantee']}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
         "sent up / down": f"{size_words(result['bytes_up'])} / {size_words(result['bytes_down'])}",
-        "seconds": f"{result['seconds']:.1f}", "run": result["run_dir"],
+        "seconds": f"{result['seconds']:.1f}",
+        "run": result["run_dir"],
     }
     return _two_columns("Run", rows)
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
     rows = {
-        "method": plan["method"], "epsilon, whole run": epsilon_words(plan),
+        "method": plan["method"],
+        "epsilon, whole run": epsilon_words(plan),
         "epsilon by RDP": "∞" if plan["epsilon_rdp"] is None else f"{plan['epsilon_rdp']:.4g}",
         "epsilon, one round": "∞" if plan["epsilon_per_round"] is None else f"{plan['epsilon_per_round']:.4g}",
         "sigma": "-" if plan["sigma"] is None else f"{plan['sigma']:.4g}",
         "delta, unit, relation": f"{plan['delta']:g}, {plan['unit']}, {plan['relation']}",
-        "declared records a site": str(plan["records"]), "rounds": str(plan["rounds"]),
-        "releases": str(plan["releases"]), "sent up": size_words(plan["bytes_up"]), "cost": plan["cost"],
+        "declared records a site": str(plan["records"]),
+        "rounds": str(plan["rounds"]),
+        "releases": str(plan["releases"]),
+        "sent up": size_words(plan["bytes_up"]),
+        "cost": plan["cost"],
     }
     return _two_columns("Plan (no record was read)", rows)
 

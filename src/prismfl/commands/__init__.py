@@ -1,0 +1,1 @@
+"""The subcommands of `prismfl`, one file a group. Heavy imports happen inside the functions."""
