@@ -108,10 +108,11 @@ class Method:
     """A method of federated learning.
 
     `leaves` is the manifest: exactly these items leave a site each round, with the public `shapes`. `guarantee` is the
-    protected unit ("site": whatever unit the run declares at each site; "client": at the hub; None: no differential privacy). With "client"
-    the server function gets a `PrivateSum` instead of the inbox. `adopt` runs on each site after the last round and
-    never sends anything. `model_at` says where the final model is; `predict` scores records with it where it is not
-    the task's classifier. `pooled` methods run on all records in one place.
+    protected unit ("site": whatever unit the run declares at each site; "client": at the hub; None: no differential
+    privacy). With "client" the server function gets a `PrivateSum` instead of the inbox. `adopt` runs on each site
+    after the last round and never sends anything. `model_at` says where the final model is; `predict` scores records
+    with it where it is not the task's classifier. `pooled` methods run on all records in one place. `tiny` are
+    settings under which the method runs in a second: the laws and audits use them.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Method:
     pooled: bool = False
     needs_public: bool = False
     kinds: tuple[str, ...] = ("image", "table")
+    tiny: Mapping[str, Any] = field(default_factory=dict)
 
 
 __all__ = [

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from prismfl.errors import BudgetError, LedgerError, UserError
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import SCALE, Cap, Ledger
+from prismfl.privacy.ledger import SCALE, Cap, Ledger, _budget, _units
 
 CAP = Cap(2.0, 1e-5)
 ONE = Cost.gaussian(20.0)
@@ -58,7 +59,7 @@ def test_exactly_the_budget_passes_and_one_step_more_does_not(ledger: Ledger) ->
         ledger.reserve("too long", data, ONE * 10 * n)
     ledger.reserve("all", data, ONE * n)
     with pytest.raises(BudgetError, match=f"run 'one more'.*data set {data}.*cap of epsilon 2 at delta 1e-05"):
-        ledger.reserve("one more", data, Cost.gaussian(1000.0))
+        ledger.reserve("one more", data, ONE)
     assert [run for status in ledger.status() for run in status.open_runs] == ["all"]
 
 
@@ -72,6 +73,23 @@ def test_many_runs_add_up_in_integers(ledger: Ledger) -> None:
     [status] = ledger.status()
     assert status.used is not None
     assert 1 - 1 / n < status.used <= 1
+
+
+def test_units_are_whole_and_never_below_the_truth() -> None:
+    for noise in (3.0, 7.0, 20.0, 1e4):
+        one, many = _units(Cost.gaussian(noise)), _units(Cost.gaussian(noise, times=10**9))
+        for order, unit, sum_ in zip(account.ORDERS, one, many, strict=True):
+            truth = Fraction(order) / (2 * Fraction(noise) ** 2) * SCALE
+            assert truth <= unit <= truth + 2
+            assert sum_ == 10**9 * unit
+    for k, order in enumerate(account.ORDERS):
+        assert _budget(CAP, k) <= max(0.0, account.rdp_room(order, CAP.epsilon, CAP.delta)) * SCALE
+    assert _units(Cost.parallel([ONE, ONE * 3, ONE * 2])) == _units(ONE * 3)
+
+
+def test_the_database_is_set_to_survive_a_power_cut(ledger: Ledger) -> None:
+    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_what_the_filter_admits_is_within_the_cap_by_the_accountant(ledger: Ledger) -> None:
@@ -402,7 +420,7 @@ def test_a_deleted_ledger_is_no_fresh_budget(path: Path) -> None:
 def test_a_deleted_anchor_is_noticed(path: Path) -> None:
     filled(path)
     Path(f"{path}.anchor").unlink()
-    with pytest.raises(LedgerError, match="anchor .* is missing"):
+    with pytest.raises(LedgerError, match=r"anchor .* is missing"):
         Ledger.open(path)
 
 
@@ -505,7 +523,7 @@ def test_no_flipped_byte_gives_budget_back(path: Path) -> None:
     good = path.read_bytes()
     caught = 0
     rng = random.Random(5)
-    offsets = sorted(rng.sample(range(len(good)), 150) + [0, 18, 24, 28, 100])
+    offsets = sorted([*rng.sample(range(len(good)), 150), 0, 18, 24, 28, 100])
     for offset in offsets:
         path.write_bytes(good[:offset] + bytes([good[offset] ^ rng.randint(1, 255)]) + good[offset + 1 :])
         for side in ("-wal", "-shm"):

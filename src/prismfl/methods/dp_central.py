@@ -31,4 +31,5 @@ METHOD = Method(
     plan=dp_fedavg.plan,
     shapes=fedavg.shapes,
     pooled=True,
+    tiny={"steps": 3, "batch": 8},
 )

@@ -57,4 +57,5 @@ METHOD = Method(
     server=fedavg.server,
     plan=plan,
     shapes=fedavg.shapes,
+    tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

@@ -52,4 +52,5 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

@@ -27,4 +27,5 @@ METHOD = Method(
     server=fedavg.server,
     plan=dp_fedavg.plan,
     shapes=fedavg.shapes,
+    tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

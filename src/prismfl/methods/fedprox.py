@@ -25,4 +25,5 @@ METHOD = Method(
     server=fedavg.server,
     plan=fedavg.plan,
     shapes=fedavg.shapes,
+    tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

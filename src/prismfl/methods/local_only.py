@@ -71,4 +71,5 @@ METHOD = Method(
     shapes=shapes,
     adopt=adopt,
     model_at="sites",
+    tiny={"epochs": 1, "batch": 8},
 )

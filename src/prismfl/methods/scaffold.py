@@ -75,4 +75,5 @@ METHOD = Method(
     server=server,
     plan=fedavg.plan,
     shapes=shapes,
+    tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

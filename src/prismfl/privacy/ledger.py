@@ -18,8 +18,8 @@ Which plans are admitted under a cap (epsilon, delta):
   Zrnic 2021). An open run counts with its whole plan, a closed one with what it released.
 - Or a plan declared in advance: if nothing was ever released from the data set and the tight (PLD) epsilon of the plan
   is within the cap, it is admitted. From its first release it counts in full for ever, even if it stops early, and
-  only parts of it may be released; since it does not fit the filter, no other plan is admitted after it. So either it alone runs and the
-  PLD bound holds, or only the filter decides.
+  only parts of it may be released; since it does not fit the filter, no other plan is admitted after it. So either it
+  alone runs and the PLD bound holds, or only the filter decides.
 - Changing a cap is a new declaration: it is logged, and the order is chosen again at the next plan.
 """
 
@@ -54,6 +54,7 @@ Rule = Literal["rdp", "pld", "uncapped"]
 
 _BEYOND = 10**60  # stands for infinity in integers: above any budget
 _FINGERPRINT = 8
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # the second where a damaged name or text reaches Python
 _BUSY_SECONDS = 60.0
 _SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
@@ -276,7 +277,7 @@ class Ledger:
                     raise
         except OSError as error:
             raise LedgerError(f"The ledger {path} cannot be opened: {error.strerror}.") from error
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _wrapped(path, error) from error
         return ledger
 
@@ -454,7 +455,7 @@ class Ledger:
         """Reads everything again from the file and checks it; the number of entries, or LedgerError."""
         try:
             report = [row[0] for row in self._db.execute("PRAGMA integrity_check(1)")]
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _wrapped(self.path, error) from error
         if report != ["ok"]:
             raise LedgerError(f"The ledger {self.path} is damaged: the database fails its integrity check.")
@@ -486,7 +487,9 @@ class Ledger:
         order = target.order if standing and target.order is not None else _best_order(cap, needs=needs, held=held)
         if order is not None and held[order] + needs[order] <= _budget(cap, order):
             return "rdp", order
-        if not standing and account.epsilon(plan, cap.delta) <= cap.epsilon:
+        # The tight bound is never that far below RDP's; without this an absurd plan would keep the site computing.
+        hopeless = account.epsilon_rdp(plan, cap.delta) > 4 * cap.epsilon + 1
+        if not standing and not hopeless and account.epsilon(plan, cap.delta) <= cap.epsilon:
             return "pld", order
         raise BudgetError(_refusal(run, target.id, cap, plan=plan, held=held))
 
@@ -545,7 +548,7 @@ class Ledger:
             self._catch_up()
             with _locked(self.path):
                 self._write_anchor()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _wrapped(self.path, error) from error
         except OSError as error:
             raise LedgerError(f"The ledger {self.path} cannot be written: {error.strerror}.") from error
@@ -553,7 +556,7 @@ class Ledger:
     def _refresh(self) -> None:
         try:
             self._catch_up()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _wrapped(self.path, error) from error
 
     def _append(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -622,7 +625,7 @@ class Ledger:
     def _blob(self, name: str, digest: str) -> bytes:
         try:
             row = self._db.execute("SELECT data FROM blobs WHERE name = ?", (name,)).fetchone()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise _wrapped(self.path, error) from error
         if row is None or not isinstance(row[0], bytes) or _digest(row[0]) != digest:
             raise LedgerError(f"The ledger {self.path} is damaged: the content of {name} does not verify.")
@@ -697,9 +700,10 @@ def _packed(prints: set[bytes]) -> bytes:
     return b"".join(sorted(prints))
 
 
-def _wrapped(path: Path, error: sqlite3.Error) -> LedgerError:
-    """SQLite's own words name no content: 'database or disk is full', 'file is not a database'."""
-    return LedgerError(f"The ledger {path} cannot be used: {error}.")
+def _wrapped(path: Path, error: Exception) -> LedgerError:
+    """In SQLite's own words ('database or disk is full'), without the cell that some of them quote."""
+    reason = str(error).partition(" with text ")[0] if isinstance(error, sqlite3.Error) else "its text is damaged"
+    return LedgerError(f"The ledger {path} cannot be used: {reason}.")
 
 
 def _check_name(what: str, name: str) -> None:
