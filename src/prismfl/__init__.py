@@ -1,3 +1,30 @@
 """prismfl: federated learning by exchanging differentially private synthetic data."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prismfl.errors import BudgetError, PrismError, UserError
+
+if TYPE_CHECKING:
+    from prismfl.experiment import Plan, Result
+
 __version__ = "0.1.0"
+__all__ = ["BudgetError", "PrismError", "UserError", "__version__", "plan", "run"]
+
+
+def run(**options: Any) -> Result:
+    """Run a method: `prismfl.run(method="dp-fedavg", data="mnist-5k", epsilon=1.0)`.
+
+    Takes the keys of a config file; keys of the method's own settings may stand beside them.
+    """
+    from prismfl import experiment
+
+    return experiment.run(experiment.configure(options))
+
+
+def plan(**options: Any) -> Plan:
+    """What such a run would cost and send; no record is read."""
+    from prismfl import experiment
+
+    return experiment.plan(experiment.configure(options))

@@ -25,6 +25,8 @@ class RunConfig(BaseModel):
     data_dir: str | None = Field(None, description="where the data files lie (default: PRISMFL_DATA)")
     schema_file: str | None = Field(None, description="declared columns of a table")
     label: str | None = Field(None, description="label column of a CSV or Parquet file")
+    classes: list[str] | None = Field(None, description="declared classes of your own data")
+    image_size: int | None = Field(None, ge=8, description="pixels a side that your own images are brought to")
     unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
     relation: Literal["add-remove", "replace-one"] = "add-remove"
     subset: int | None = Field(None, ge=1, description="use only so many training records")
@@ -100,8 +102,8 @@ def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> An
         raise UserError(f"Bad value for '{key}' in {where}: {first['msg']}, got {first['input']!r}.") from None
 
 
-def check(config: RunConfig) -> list[str]:
-    """Refuse what cannot be; return warnings about what should not be."""
+def check(config: RunConfig) -> None:
+    """Refuse what cannot be."""
     if config.epsilon is not None and not (config.epsilon > 0 and math.isfinite(config.epsilon)):
         raise UserError(f"Expected epsilon > 0, got {config.epsilon}.")
     if config.epsilon is not None and config.settings.get("sigma") is not None:
@@ -110,4 +112,3 @@ def check(config: RunConfig) -> list[str]:
         raise UserError(f"Expected delta in (0, 1), got {config.delta}.")
     if config.cap is not None and not (config.cap > 0 and math.isfinite(config.cap)):
         raise UserError(f"Expected cap > 0, got {config.cap}.")
-    return []

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from prismfl import runtime
 from prismfl.boundary import Records
 from prismfl.config import RunConfig, check, validate
-from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, partition
+from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
 from prismfl.engines import local
 from prismfl.errors import UserError
 from prismfl.method import Method, Settings, State, Task
@@ -36,6 +36,7 @@ from prismfl.rounds import Host, Hub, Job, Memory
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]
+Rows = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,16 @@ def find_method(name: str) -> Method:
     raise UserError(f"Unknown method '{name}'; {hint}")
 
 
+def configure(options: Mapping[str, Any]) -> RunConfig:
+    """A config from keyword arguments: what is not a key of the run is a setting of its method."""
+    own = {k: v for k, v in options.items() if k in RunConfig.model_fields}
+    rest = {k: v for k, v in options.items() if k not in RunConfig.model_fields}
+    own["settings"] = {**own.get("settings", {}), **rest}
+    config: RunConfig = validate(RunConfig, own, "the arguments")
+    validate(find_method(config.method).settings, config.settings, f"the settings of {config.method}")
+    return config
+
+
 def spec_of(config: RunConfig) -> Spec:
     """The declared facts of the data; a named data set's are known without reading a file."""
     if config.data in DATASETS:
@@ -112,7 +123,16 @@ def read_data(config: RunConfig) -> Dataset:
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
         raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
     unit = None if config.unit in ("record", "client") else config.unit
-    return load_path(Path(config.data), label=config.label, schema=config.schema_file, unit=unit)
+    split = parse_split(config.split)
+    return load_path(
+        Path(config.data),
+        label=config.label,
+        classes=config.classes,
+        image_size=config.image_size,
+        schema=config.schema_file,
+        unit=unit,
+        natural=split.column if split.name == "natural" else None,
+    )
 
 
 def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
@@ -163,10 +183,9 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
 
 
 def warnings_of(config: RunConfig, task: Task) -> list[str]:
-    found = check(config)
-    if config.delta >= 1.0 / task.records:
-        found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
-    return found
+    if config.delta < 1.0 / task.records:
+        return []
+    return [f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak."]
 
 
 def plan(config: RunConfig) -> Plan:
@@ -205,26 +224,20 @@ def guarantee_words(cost: Cost) -> str:
 
 
 def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
-    """A whole run in a new directory."""
+    """A whole run in a new directory. Everything that can be wrong with the request is found before it is made."""
     method = find_method(config.method)
     check(config)
-    spec = spec_of(config)
-    settings = resolve(config, task_of(config, spec, method), method)
-    resolved = config.model_copy(update={"settings": settings.model_dump(mode="json"), "epsilon": config.epsilon})
+    settings = resolve(config, task_of(config, spec_of(config), method), method)
+    resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
     created = datetime.now(UTC)
-    path = Path(config.out) if config.out else _default_path(config, method, created)
-    for line in warnings_of(config, task_of(config, spec, method)):
-        warn(line)
-    dataset = read_data(config)
-    public = _public(config, spec, method, warn)
     identity = _identity(resolved, created if config.ledger else None)
-    directory = RunDirectory.create(
-        path,
-        {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")},
-        runtime.environment(),
-    )
-    task = task_of(config, dataset.spec, method, public)
-    return _execute(Job(identity, method, settings, task, config.seed), resolved, dataset, directory, progress=progress)
+    job, dataset = _job(identity, resolved, settings, warn)
+    parts = split_records(config, dataset, job)
+    predictor(job)
+    stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
+    path = Path(config.out) if config.out else _default_path(config, method, created)
+    directory = RunDirectory.create(path, stored, runtime.environment())
+    return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
 
 
 def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
@@ -238,17 +251,32 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     config: RunConfig = validate(RunConfig, stored, str(path / "config.json"))
     method = find_method(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    job, dataset = _job(identity, config, settings, warn)
+    parts = split_records(config, dataset, job)
+    return _execute(job, config, dataset, parts, directory=directory, progress=progress)
+
+
+def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
+    method = find_method(config.method)
     dataset = read_data(config)
     task = task_of(config, dataset.spec, method, _public(config, dataset.spec, method, warn))
-    return _execute(Job(identity, method, settings, task, config.seed), config, dataset, directory, progress=progress)
+    for line in (*dataset.notices, *warnings_of(config, task)):
+        warn(line)
+    return Job(identity, method, settings, task, config.seed), dataset
 
 
 def _execute(
-    job: Job, config: RunConfig, dataset: Dataset, directory: RunDirectory, *, progress: local.Progress
+    job: Job,
+    config: RunConfig,
+    dataset: Dataset,
+    parts: Sequence[Rows],
+    *,
+    directory: RunDirectory,
+    progress: local.Progress,
 ) -> Result:
     runtime.tune(config.threads)
     started = time.monotonic()
-    hosts, hub = open_hosts(job, config, dataset, directory.path)
+    hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
 
     def after_round(state: State, traffic: dict[str, int]) -> None:
@@ -280,9 +308,10 @@ def _execute(
     return result
 
 
-def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> tuple[list[Host], Hub | None]:
+def open_hosts(
+    job: Job, config: RunConfig, dataset: Dataset, parts: Sequence[Rows], *, folder: Path
+) -> tuple[list[Host], Hub | None]:
     """Each site with its records, ledger and memory; the plan is reserved before any record is used."""
-    parts = split_records(config, dataset, job)
     ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
     plan = job.plan()
     client_level = job.method.guarantee == "client"
@@ -305,7 +334,7 @@ def open_hosts(job: Job, config: RunConfig, dataset: Dataset, folder: Path) -> t
     return hosts, Hub(ledger, identity)
 
 
-def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[np.ndarray[Any, Any]]:
+def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
     if job.method.pooled:
         return [np.arange(len(dataset.y_train))]
     return list(
@@ -314,7 +343,7 @@ def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[np.ndar
             config.sites,
             split=config.split,
             seed=config.seed,
-            natural=dataset.unit_train,
+            natural=dataset.natural_train,
             classes=len(dataset.spec.classes),
         )
     )
@@ -330,7 +359,7 @@ def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch
     return lambda items, x: classifier.logits(items["model"].to(task.device), x.to(task.device))
 
 
-def _records(dataset: Dataset, rows: np.ndarray[Any, Any]) -> Callable[[], Records]:
+def _records(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
 

@@ -9,9 +9,12 @@ from prismfl.methods import (
     dp_fedavg_client,
     dp_fedprox,
     fedavg,
+    fedem,
+    fedem_dp,
     fedprox,
     fedsgd,
     local_only,
+    noisy_sgd,
     scaffold,
 )
 
@@ -19,6 +22,8 @@ METHODS: dict[str, Method] = {
     m.METHOD.name: m.METHOD
     for m in (
         fedsgd,
+        fedem,
+        fedem_dp,
         fedavg,
         fedprox,
         scaffold,
@@ -29,3 +34,4 @@ METHODS: dict[str, Method] = {
         local_only,
     )
 }
+METHODS |= {m.name: m for m in noisy_sgd.METHODS}

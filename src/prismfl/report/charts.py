@@ -1,0 +1,203 @@
+"""Charts as inline SVG that one can read values off: labelled ticks, labelled ends, and the numbers in a table below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 440, 260
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
+COLOURS = 6
+Scale = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line; `bound` draws it dashed, as a limit rather than a measurement."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range with ticks; `log` for powers of ten."""
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+
+    def ticks(self) -> list[float]:
+        if self.log:
+            return [10.0**k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high)) + 1)]
+        return nice_ticks(self.low, self.high)
+
+    def place(self, start: float, end: float) -> Scale:
+        low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
+
+        def scale(value: float) -> float:
+            v = math.log10(max(value, self.low)) if self.log else value
+            return start + (end - start) * (v - low) / ((high - low) or 1.0)
+
+        return scale
+
+
+def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Round numbers that cover the range."""
+    span = (high - low) or 1.0
+    raw = span / wanted
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(f * size for f in (1, 2, 2.5, 5, 10) if f * size >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def around(values: Sequence[float], *, floor: float | None = None, ceiling: float | None = None) -> tuple[float, float]:
+    """A range with some air around the values."""
+    low, high = min(values), max(values)
+    air = 0.08 * (high - low) or max(abs(high) * 0.1, 0.5)
+    low, high = low - air, high + air
+    return (low if floor is None else max(floor, low), high if ceiling is None else min(ceiling, high))
+
+
+def number(value: float) -> str:
+    """A short number for ticks and labels."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4g}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def lines(ident: str, title: str, series: Sequence[Series], *, x: Axis, y: Axis, fmt: Callable[[float], str] = number) -> str:
+    """Lines over a common pair of axes, each with a marker a point (where there are few) and its name in a legend."""
+    sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
+    body = [_frame(x, y, sx, sy, fmt)]
+    for k, s in enumerate(series):
+        path = " ".join(f"{'M' if i == 0 else 'L'}{sx(a):.1f} {sy(b):.1f}" for i, (a, b) in enumerate(s.points))
+        style = f"line c{k % COLOURS}" + (" bound" if s.bound else "")
+        body.append(f'<path class="{style}" d="{path}"/>')
+        if not s.bound and len(s.points) <= 60:
+            body += [
+                f'<circle class="dot c{k % COLOURS}" cx="{sx(a):.1f}" cy="{sy(b):.1f}" r="3">'
+                f"<title>{escape(s.name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
+                for a, b in s.points
+            ]
+    return figure(ident, title, _svg(ident, title, body), legend=_legend(series), table=_line_table(series, x, y, fmt))
+
+
+def bars(ident: str, title: str, rows: Sequence[tuple[str, float, str]], *, label: str, high: float | None = None) -> str:
+    """Horizontal bars, each with its name above and its value at its end: (name, value, words for the value)."""
+    step, top = 34, 6
+    height = top + step * len(rows) + 8
+    most = high or max([value for _, value, _ in rows if math.isfinite(value)] + [1e-9])
+    room = WIDTH - 110
+    body = []
+    for i, (name, value, words) in enumerate(rows):
+        y = top + i * step
+        length = room * min(1.0, max(0.0, value / most)) if math.isfinite(value) else room
+        shape = "bar c0" + (" endless" if not math.isfinite(value) else "")
+        body.append(f'<text class="name" x="0" y="{y + 11}">{escape(name)}</text>')
+        body.append(f'<rect class="track" x="0" y="{y + 15}" width="{room}" height="11" rx="2"/>')
+        body.append(
+            f'<rect class="{shape}" x="0" y="{y + 15}" width="{max(length, 1.5):.1f}" height="11" rx="2">'
+            f"<title>{escape(name)}: {escape(words)}</title></rect>"
+        )
+        body.append(f'<text class="value" x="{room + 8}" y="{y + 25}">{escape(words)}</text>')
+    table = simple_rows([label, "value"], [[name, words] for name, _, words in rows])
+    return figure(ident, title, _svg(ident, title, body, height=height), table=table)
+
+
+def dots(
+    ident: str, title: str, rows: Sequence[tuple[str, float, float]], *, x: Axis, y: Axis, fmt: Callable[[float], str] = number
+) -> str:
+    """Named points on a plane: (name, x, y)."""
+    sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
+    body = [_frame(x, y, sx, sy, fmt)]
+    for k, (name, a, b) in enumerate(rows):
+        px, py = sx(a), sy(b)
+        anchor, dx = ("end", -7) if px > WIDTH * 0.6 else ("start", 7)
+        body.append(
+            f'<circle class="dot c{k % COLOURS}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
+            f"<title>{escape(name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
+            f'<text class="name" text-anchor="{anchor}" x="{px + dx:.1f}" y="{py + 4:.1f}">{escape(name)}</text>'
+        )
+    table = simple_rows(["run", x.label, y.label], [[n, number(a), fmt(b)] for n, a, b in rows])
+    return figure(ident, title, _svg(ident, title, body), table=table)
+
+
+def figure(ident: str, title: str, drawing: str, *, legend: str = "", table: str = "") -> str:
+    numbers = f'<details class="numbers"><summary>Numbers</summary><div class="scroll" tabindex="0">{table}</div></details>'
+    caption = f'<figcaption id="{ident}-caption">{escape(title)}</figcaption>'
+    return f'<figure id="{ident}">{caption}{drawing}{legend}{numbers if table else ""}</figure>'
+
+
+def simple_rows(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
+    """An HTML table; numbers are aligned to the right, the first column is the row's header."""
+    said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    top = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return f"<table>{said}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def heat(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[int]]]) -> str:
+    """Counts as a table whose cells are shaded by size: the split of the records over the sites."""
+    most = max([n for _, counts in rows for n in counts] + [1])
+    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in (*columns, "all"))
+    body = []
+    for name, counts in rows:
+        cells = "".join(f'<td style="--v:{100 * n / most:.0f}%">{n or "·"}</td>' for n in counts)
+        body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}<td class="sum">{sum(counts)}</td></tr>')
+    return (
+        f'<div class="scroll" tabindex="0"><table class="heat"><caption>{escape(caption)}</caption>'
+        f'<thead><tr><td></td>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    )
+
+
+def _frame(x: Axis, y: Axis, sx: Scale, sy: Scale, fmt: Callable[[float], str]) -> str:
+    parts = []
+    for t in y.ticks():
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{sy(t):.1f}" y2="{sy(t):.1f}"/>')
+        parts.append(f'<text class="tick" text-anchor="end" x="{LEFT - 6}" y="{sy(t) + 4:.1f}">{escape(fmt(t))}</text>')
+    for t in x.ticks():
+        parts.append(f'<line class="grid" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="{sx(t):.1f}" x2="{sx(t):.1f}"/>')
+        parts.append(f'<text class="tick" text-anchor="middle" x="{sx(t):.1f}" y="{HEIGHT - BOTTOM + 15}">{number(t)}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{HEIGHT - 6}">{escape(x.label)}</text>')
+    parts.append(
+        f'<text class="axis" text-anchor="middle" transform="translate(11 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">'
+        f"{escape(y.label)}</text>"
+    )
+    return "".join(parts)
+
+
+def _svg(ident: str, title: str, body: Sequence[str], *, height: int = HEIGHT) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{ident}-caption" focusable="false">'
+        f"{''.join(body)}</svg>"
+    )
+
+
+def _legend(series: Sequence[Series]) -> str:
+    if len(series) < 2:
+        return ""
+    items = "".join(
+        f'<li><svg viewBox="0 0 26 10" aria-hidden="true"><path class="line c{k % COLOURS}{" bound" if s.bound else ""}" '
+        f'd="M1 5 L25 5"/></svg>{escape(s.name)}</li>'
+        for k, s in enumerate(series)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _line_table(series: Sequence[Series], x: Axis, y: Axis, fmt: Callable[[float], str], most: int = 60) -> str:
+    """At most `most` rows a line, evenly chosen: a ROC curve has thousands of points."""
+    rows = []
+    for s in series:
+        every = max(1, math.ceil(len(s.points) / most))
+        rows += [[s.name, number(a), fmt(b)] for i, (a, b) in enumerate(s.points) if i % every == 0 or i == len(s.points) - 1]
+    return simple_rows(["line", x.label, y.label], rows)

@@ -1,0 +1,36 @@
+"""What `import prismfl` offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import prismfl
+
+
+def test_everything_that_is_exported_exists() -> None:
+    for name in prismfl.__all__:
+        assert getattr(prismfl, name) is not None
+
+
+def test_import_is_light() -> None:
+    code = "import sys, prismfl; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_run_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = prismfl.run(method="fedavg", data="digits", model="logreg", sites=2, rounds=1, epochs=1)
+    assert result.accuracy is not None
+    assert Path(result.run_dir).is_dir()
+    with pytest.raises(prismfl.UserError, match="did you mean 'epochs'"):
+        prismfl.run(method="fedavg", data="digits", epochz=1)
+
+
+def test_plan_from_python() -> None:
+    plan = prismfl.plan(method="dp-fedavg", data="mnist-5k", epsilon=1.0)
+    assert plan.epsilon is not None
+    assert 0.98 <= plan.epsilon <= 1.0
