@@ -19,6 +19,7 @@ from prismfl.privacy.cost import Cost, Relation
 from prismfl.rng import Key, NoiseStream
 
 CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
+CHUNK = 500
 Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Extra = Callable[[torch.Generator, int], tuple[torch.Tensor, ...]]
 
@@ -127,6 +128,34 @@ class PrivateRecords:
         """Noisy number of units in each declared class."""
         return self.noisy_sum(self._one_hot, bound=1.0, sigma=sigma)
 
+    def noisy_moments(
+        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One joint release: sums of `rows(x, y)` by class, and the sum over all of scale * q q' (q: the first `second`
+        entries of a row). The whole vector of a unit is clipped to `bound`. Returns (classes, width) and a matrix.
+        """
+        share = self._shares()
+        blocks = self._rows_in_chunks(rows, self._records)
+        width = next(blocks).shape[1]
+        sums, moment = torch.zeros(self.classes, width).double(), torch.zeros(second, second).double()
+        for i, block in enumerate(blocks):
+            part = slice(i * CHUNK, (i + 1) * CHUNK)
+            more = mechanisms.clipped_moments(
+                block,
+                self._records.y[part],
+                classes=self.classes,
+                second=second,
+                scale=scale,
+                bound=bound,
+                share=share[part],
+            )
+            sums, moment = sums + more[0], moment + more[1]
+        flat = torch.cat([sums.flatten(), mechanisms.triangle(moment)])
+        noisy = mechanisms.add_noise(flat, bound=bound, sigma=sigma, stream=self._noise)
+        self._charge(sigma, rate=1.0, kind="gaussian")
+        matrix = mechanisms.from_triangle(noisy[sums.numel() :], second)
+        return noisy[: sums.numel()].reshape(sums.shape).float(), matrix.float()
+
     def noisy_gradient(
         self,
         loss: Loss,
@@ -212,6 +241,14 @@ class PrivateRecords:
         chosen[mechanisms.poisson_indices(len(ids), rate=rate, stream=self._noise)] = True
         return self._records.take(torch.nonzero(chosen[inverse]).flatten())
 
+    def _shares(self) -> torch.Tensor:
+        """What each record counts for: 1, or its part of a unit that counts once."""
+        unit = self._records.unit
+        if unit is None:
+            return torch.ones(len(self._records), dtype=torch.float64)
+        _, inverse, sizes = torch.unique_consecutive(unit, return_inverse=True, return_counts=True)
+        return 1.0 / sizes.double()[inverse]
+
     def _one_hot(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (y[:, None] == torch.arange(self.classes, device=y.device)).to(torch.float64)
 
@@ -222,15 +259,15 @@ class PrivateRecords:
             blocks = iter([mechanisms.mean_by_unit(torch.cat(list(blocks))[1:], inverse, len(ids))])
         return sum((mechanisms.clip_rows(b, bound, kind=kind).sum(0) for b in blocks), start=torch.zeros(()))
 
-    def _rows_in_chunks(self, rows: Rows, sample: Records, chunk: int = 500) -> Iterator[torch.Tensor]:
-        """Rows of at most `chunk` records at a time, so that memory stays bounded.
+    def _rows_in_chunks(self, rows: Rows, sample: Records) -> Iterator[torch.Tensor]:
+        """Rows of at most CHUNK records at a time, so that memory stays bounded.
 
         The first block is one row of zeros, as wide as the answer: an empty sample then has the same shape.
         """
         x = torch.zeros(1, *sample.x.shape[1:], dtype=sample.x.dtype, device=self.device)
         yield torch.zeros_like(rows(x, torch.zeros(1, dtype=torch.int64, device=self.device)).cpu())
-        for i in range(0, len(sample), chunk):
-            yield rows(sample.x[i : i + chunk].to(self.device), sample.y[i : i + chunk].to(self.device)).cpu()
+        for i in range(0, len(sample), CHUNK):
+            yield rows(sample.x[i : i + CHUNK].to(self.device), sample.y[i : i + CHUNK].to(self.device)).cpu()
 
 
 class PrivateSum:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from prismfl import __version__
-from prismfl.commands import terminal
+from prismfl.commands import attack, audit, report, schema, server, site, synth, terminal
 from prismfl.commands.terminal import ConfigFile, Format, Sets
 from prismfl.errors import PrismError
 
@@ -256,3 +256,12 @@ def history(path: LedgerPath, fmt: Format = "table") -> None:
 
     rows = history_rows(path)
     terminal.emit(rows, fmt, lambda: simple_table("Ledger history", rows))
+
+
+app.command()(report.report)
+app.command()(audit.audit)
+app.add_typer(server.app, name="server")
+app.add_typer(site.app, name="site")
+app.command()(attack.attack)
+app.command()(synth.synth)
+app.command()(schema.schema)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import torch
+
 from prismfl.atomic import write_atomically
 from prismfl.boundary import PrivateRecords, PrivateSum, Records, Release, make_release
 from prismfl.errors import BoundaryError, WireError
 from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Task
-from prismfl.payloads import Items, Payload, decode, encode
+from prismfl.payloads import Items, Payload, SyntheticSet, decode, encode
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.rng import Key
@@ -123,7 +125,7 @@ def receive(job: Job, state: State, site: str, raw: bytes) -> Release:
     """A site's bytes as a release, or a `WireError`: right run, round and sender, exactly the declared items."""
     try:
         release = Release.decode(raw)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise WireError("Message is not a release.") from error
     if (release.run, release.site, release.round) != (job.run, site, state.round):
         raise WireError(f"Message is not from site '{site}' for round {state.round} of this run.")
@@ -133,7 +135,16 @@ def receive(job: Job, state: State, site: str, raw: bytes) -> Release:
     for name, payload in release.items.items():
         if payload.shapes() != job.shapes[name]:
             raise WireError(f"Item '{name}' does not have the declared shapes.")
+        if isinstance(payload, SyntheticSet) and not labels_in_range(payload, len(job.task.classes)):
+            raise WireError(f"Item '{name}' has labels outside the declared classes.")
     return release
+
+
+def labels_in_range(made: SyntheticSet, classes: int) -> bool:
+    """Hard labels are declared classes; soft labels are one non-negative row a record."""
+    if made.y.dtype == torch.int64 and made.y.ndim == 1:
+        return bool(((made.y >= 0) & (made.y < classes)).all())
+    return made.y.ndim == 2 and bool((made.y >= 0).all())
 
 
 def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub | None = None) -> State:
@@ -144,12 +155,16 @@ def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub 
         return State(state.round + 1, dict(items))
     if hub is None:
         raise BoundaryError("A client-level method needs a ledger at the hub.")
+    release_id = f"{job.run}/hub/{state.round}"
+    kept = hub.ledger.outbox(release_id)
+    if kept is not None:
+        return State(state.round + 1, decode(kept)[0])
     door = PrivateSum(
         inbox, declared=len(job.task.sites), noise=hub.noise_key(job, state.round).noise(), rate=job.task.participation
     )
     items = job.method.server(job.settings, job.task, state, door, key)
     raw = encode(items, {"run": job.run, "round": state.round})
-    hub.ledger.release(job.run, hub.dataset, f"{job.run}/hub/{state.round}", cost=door.meter.cost, payload=raw)
+    hub.ledger.release(job.run, hub.dataset, release_id, cost=door.meter.cost, payload=raw)
     return State(state.round + 1, dict(items))
 
 

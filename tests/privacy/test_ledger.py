@@ -80,7 +80,7 @@ def test_units_are_whole_and_never_below_the_truth() -> None:
         one, many = _units(Cost.gaussian(noise)), _units(Cost.gaussian(noise, times=10**9))
         for order, unit, sum_ in zip(account.ORDERS, one, many, strict=True):
             truth = Fraction(order) / (2 * Fraction(noise) ** 2) * SCALE
-            assert truth <= unit <= truth + 2
+            assert truth <= unit <= truth * (1 + Fraction(1, 10**11)) + 2
             assert sum_ == 10**9 * unit
     for k, order in enumerate(account.ORDERS):
         assert _budget(CAP, k) <= max(0.0, account.rdp_room(order, CAP.epsilon, CAP.delta)) * SCALE

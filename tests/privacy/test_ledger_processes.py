@@ -21,7 +21,7 @@ ONE = Cost.gaussian(20.0)
 RECORDS = [f"record {k}".encode() for k in range(100)]
 
 HEAD = """
-import os, random, signal, sys, time
+import os, random, signal, sys, time, traceback
 from pathlib import Path
 from prismfl.errors import BudgetError, LedgerError
 from prismfl.privacy.cost import Cost
@@ -38,6 +38,10 @@ SITE = (
     + """
 import hashlib
 ROUNDS = int(sys.argv[3])
+told, tell = os.pipe()
+
+def step():
+    os.write(tell, b".")
 
 def send(release, payload):
     line = f"{release} {hashlib.sha256(payload).hexdigest()}\\n".encode()
@@ -58,8 +62,11 @@ def life(number):
             payload = ledger.outbox(release)
             if payload is None:
                 payload = os.urandom(3000)
+                step()
                 ledger.release(run, data, release, Cost.gaussian(2000.0), payload)
+            step()
             send(release, payload)
+            step()
             ledger.confirm(release)
         ledger.close(run)
 
@@ -69,11 +76,23 @@ for number in range(int(sys.argv[2])):
     if child == 0:
         try:
             life(number)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            os.write(tell, b"." * 10)
             os._exit(9)
-    time.sleep(rng.uniform(0.005, 0.08))
+    # Killed some steps into its life and a moment later: inside a commit, between spend and send, before the confirm.
+    for _ in range(rng.randint(1, 6)):
+        os.read(told, 1)
+    time.sleep(rng.choice([0.0, 0.0, rng.uniform(0, 0.01)]))
     os.kill(child, signal.SIGKILL)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, "the site ended by itself"
+    os.set_blocking(told, False)
+    try:
+        os.read(told, 10_000)
+    except BlockingIOError:
+        pass
+    os.set_blocking(told, True)
 """
 )
 
@@ -123,7 +142,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return output
 

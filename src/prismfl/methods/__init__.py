@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prismfl.method import Method
 from prismfl.methods import (
+    ddp_vae,
     dp_central,
     dp_fedavg,
     dp_fedavg_client,
@@ -15,12 +16,17 @@ from prismfl.methods import (
     fedsgd,
     local_only,
     noisy_sgd,
+    prism,
+    prism_head,
     scaffold,
+    threedgl,
 )
 
 METHODS: dict[str, Method] = {
     m.METHOD.name: m.METHOD
     for m in (
+        prism,
+        prism_head,
         fedsgd,
         fedem,
         fedem_dp,
@@ -32,6 +38,8 @@ METHODS: dict[str, Method] = {
         dp_fedavg_client,
         dp_central,
         local_only,
+        threedgl,
+        ddp_vae,
     )
 }
 METHODS |= {m.name: m for m in noisy_sgd.METHODS}

@@ -3,9 +3,9 @@
 For every record a perturbation is found by a few steps of *descent* on the loss over the input, kept between two norms;
 the gradient of the perturbed batch leaves, and the server averages gradients every batch (FedSGD).
 
-What leaves: the gradient of a perturbed batch. There is no differential privacy in it: the perturbation is a function of
-the record, bounded in size, and an attack that inverts the gradient finds the record up to that size. The perturbations
-themselves are the site's memory and never travel.
+What leaves: the gradient of a perturbed batch. There is no differential privacy in it: the perturbation is a function
+of the record, bounded in size, and an attack that inverts the gradient finds the record up to that size. The
+perturbations themselves are the site's memory and never travel.
 
 Differs from the paper: radii and step are in 1/255 of a pixel in [0, 1] (the paper's are in 1/255 of the normalised
 input: divide by the data set's standard deviation to compare); batches are drawn afresh each round, not by epochs; the
@@ -117,11 +117,11 @@ def perturbation(
     """
 
     def loss(inputs: torch.Tensor) -> torch.Tensor:
-        chosen = torch.arange(classes, device=y.device) == y.unsqueeze(-1)
-        return -(F.log_softmax(classifier.logits(fixed, inputs), dim=1) * chosen).sum()
+        logits = classifier.logits(fixed, inputs)
+        chosen = torch.arange(logits.shape[1], device=y.device) == y.unsqueeze(-1)
+        return -(F.log_softmax(logits, dim=1) * chosen).sum()
 
     fixed = {k: v.detach() for k, v in params.items()}
-    classes = classifier.logits(fixed, x).shape[1]
     shift = project(start, cfg)
     for _ in range(cfg.iterations):
         slope = torch.func.grad(loss)(x + shift)
@@ -140,9 +140,8 @@ def project(shift: torch.Tensor, cfg: Perturbing) -> torch.Tensor:
         shift = torch.where(size > high, shift * (high / size.clamp(min=1e-12)), shift)
     if low == 0.0:
         return shift
-    size = size_of(shift, cfg.norm)
-    even = torch.ones_like(shift)  # a perturbation of exactly zero has no direction to grow in
-    shift = torch.where(size > 0.0, shift, even)
+    # A perturbation of exactly zero has no direction to grow in: it grows evenly.
+    shift = torch.where(size_of(shift, cfg.norm) > 0.0, shift, torch.full_like(shift, 1e-6))
     size = size_of(shift, cfg.norm)
     return torch.where(size < low, shift * (low / size.clamp(min=1e-12)), shift)
 

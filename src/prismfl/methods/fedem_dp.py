@@ -9,6 +9,7 @@ hurts the account. It answers the paper's open question about a formal bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from pydantic import Field
@@ -29,17 +30,22 @@ class Config(fedem.GradientSettings, fedem.Perturbing, DPSettings):
 
 
 @dataclass(frozen=True)
-class PerturbedLoss(Loss):
-    """The loss of one record at its perturbed input; `start` is where its perturbation starts."""
+class PerturbedLoss:
+    """The loss of one record at its perturbed input; `start` is where its perturbation starts.
 
+    It is more than a criterion of the network's output (the input moves first), so it has none: the door then takes
+    the gradient of one record at a time.
+    """
+
+    module: torch.nn.Module
     settings: fedem.Perturbing
 
-    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
-        one = x.unsqueeze(0)
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        one, classifier = x.unsqueeze(0), Classifier(self.module)
         shift = fedem.perturbation(
-            Classifier(self.module), dict(params), one, y.unsqueeze(0), cfg=self.settings, start=extra[0].unsqueeze(0)
+            classifier, dict(params), one, y.unsqueeze(0), cfg=self.settings, start=start.unsqueeze(0)
         )
-        return super().__call__(params, (one + shift)[0], y)
+        return cross_entropy_of_one(classifier.logits(params, one + shift), y)
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
@@ -50,7 +56,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
         return (fedem.first_shift(torch.Size((count, *task.shape)), cfg, generator).to(task.device),)
 
     gradient = site.records.noisy_gradient(
-        PerturbedLoss(classifier.module, cross_entropy_of_one, cfg),
+        cast(Loss, PerturbedLoss(classifier.module, cfg)),
         state.items["model"].to(task.device),
         batch=cfg.batch,
         clip=cfg.clip,

@@ -1,8 +1,8 @@
 """FedSGD with noise on the shared gradient: as gradient-leakage papers publish it, and with a real account.
 
-`fedsgd-gauss`, `fedsgd-laplace`, `fedsgd-clip` add noise of a fixed scale to the batch's gradient, or cut its norm. What
-leaves is a disturbed gradient *without a guarantee*: nothing bounds what one record adds to it, so no epsilon follows
-from the scale, whatever it is called where it was published.
+`fedsgd-gauss`, `fedsgd-laplace`, `fedsgd-clip` add noise of a fixed scale to the batch's gradient, or cut its norm.
+What leaves is a disturbed gradient *without a guarantee*: nothing bounds what one record adds to it, so no epsilon
+follows from the scale, whatever it is called where it was published.
 
 `ldp-fedsgd` is the honest version: each record's gradient is clipped, the sum is noised (Gaussian or Laplace) by the
 site itself, and the noise is calibrated over all rounds. What leaves is differentially private.

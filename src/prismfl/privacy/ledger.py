@@ -742,9 +742,9 @@ def _check_terms(cost: Cost, cap: Cap) -> None:
 
 @lru_cache(maxsize=1024)
 def _mechanism_units(mechanism: Mechanism, relation: Relation) -> tuple[int, ...]:
-    """One use of a mechanism, rounded up per order; no use is free."""
+    """One use of a mechanism, rounded up per order; no use is free. The relative 1e-12 is for the floats before."""
     curve = account.mechanism_rdp(mechanism, relation)
-    return tuple(max(1, math.ceil(value * SCALE)) if value < math.inf else _BEYOND for value in curve)
+    return tuple(math.floor(value * (1 + 1e-12) * SCALE) + 1 if value < math.inf else _BEYOND for value in curve)
 
 
 def _units(cost: Cost) -> list[int]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import torch
 
+from prismfl.privacy import per_record
 from prismfl.rng import NoiseStream
 
 Params = Mapping[str, torch.Tensor]
@@ -83,6 +85,41 @@ def mean_by_unit(rows: torch.Tensor, unit: torch.Tensor, units: int) -> torch.Te
     return sums / sizes[:, None]
 
 
+def triangle(matrix: torch.Tensor) -> torch.Tensor:
+    """A symmetric matrix as a vector of the same norm: the upper triangle, off-diagonal entries times sqrt 2."""
+    size = matrix.shape[0]
+    rows, cols = torch.triu_indices(size, size)
+    scale = torch.where(rows == cols, 1.0, math.sqrt(2.0)).to(matrix)
+    return matrix[rows, cols] * scale
+
+
+def from_triangle(vector: torch.Tensor, size: int) -> torch.Tensor:
+    """The inverse of `triangle`."""
+    rows, cols = torch.triu_indices(size, size)
+    upper = torch.zeros(size, size, dtype=vector.dtype)
+    upper[rows, cols] = vector / torch.where(rows == cols, 1.0, math.sqrt(2.0)).to(vector)
+    return upper + torch.triu(upper, 1).T
+
+
+def clipped_moments(
+    rows: torch.Tensor, y: torch.Tensor, *, classes: int, second: int, scale: float, bound: float, share: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sums over records of v = (onehot(y) x row, scale * q q') with q the row's first `second` entries, |v| <= bound.
+
+    `share` multiplies each clipped v: 1 for records, 1 / (records of the unit) where a unit counts once. The outer
+    products are never written out: |q q'| = |q|^2 gives their norm and one matrix product their sum.
+    """
+    q = rows[:, :second]
+    norms = torch.sqrt(rows.double().square().sum(1) + (scale * q.double().square().sum(1)).square())
+    factors = clip_factors(norms, bound)
+    clean = torch.where(torch.isfinite(norms)[:, None], rows, torch.zeros_like(rows))
+    weights = (factors * share.to(factors)).to(rows.dtype)
+    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64)
+    sums.index_add_(0, y.cpu(), (clean * weights[:, None]).double().cpu())
+    q = clean[:, :second]
+    return sums, scale * ((q * weights[:, None]).T @ q).double().cpu()
+
+
 def clipped_gradient_sum(
     loss: RecordLoss,
     params: Params,
@@ -98,16 +135,23 @@ def clipped_gradient_sum(
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
     gradient of each unit is clipped instead of each record's.
     """
+    if kind == "gaussian" and unit is None and isinstance(loss, per_record.ModelLoss):
+        layers = per_record.sequence_of(loss.module, params, batch[0])
+        if layers is not None:
+            factors = partial(clip_factors, bound=clip)
+            return per_record.clipped_sum(
+                layers, loss.criterion, params=params, batch=batch, factors=factors, block=chunk
+            )
     if chunk is None:
         chunk = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
-    per_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
     total = {name: torch.zeros_like(p) for name, p in params.items()}
     for rows, groups in _blocks(len(batch[0]), unit, chunk):
         grads: dict[str, torch.Tensor] | None = None
         if groups is None:
-            grads = per_record(dict(params), *(part[rows] for part in batch))
+            grads = gradients(dict(params), *(part[rows] for part in batch))
         else:
-            grads = _unit_gradients(per_record, params, batch=batch, rows=rows, groups=groups, chunk=chunk)
+            grads = _unit_gradients(gradients, params, batch=batch, rows=rows, groups=groups, chunk=chunk)
         _add_clipped(total, grads, clip=clip, kind=kind)
     return total
 
@@ -126,7 +170,7 @@ def _add_clipped(total: dict[str, torch.Tensor], grads: Params, *, clip: float, 
 
 
 def _unit_gradients(
-    per_record: Callable[..., dict[str, torch.Tensor]],
+    gradients: Callable[..., dict[str, torch.Tensor]],
     params: Params,
     *,
     batch: tuple[torch.Tensor, ...],
@@ -139,7 +183,7 @@ def _unit_gradients(
     sums = {name: torch.zeros(units, *p.shape, dtype=p.dtype, device=p.device) for name, p in params.items()}
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
-        grads = per_record(dict(params), *(b[part] for b in batch))
+        grads = gradients(dict(params), *(b[part] for b in batch))
         for name, g in grads.items():
             sums[name].index_add_(0, local[start : start + chunk], g)
     sizes = torch.bincount(local, minlength=units).clamp(min=1)

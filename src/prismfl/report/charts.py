@@ -56,12 +56,11 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def around(values: Sequence[float], *, floor: float | None = None, ceiling: float | None = None) -> tuple[float, float]:
-    """A range with some air around the values."""
+def around(values: Sequence[float], *, floor: float, ceiling: float) -> tuple[float, float]:
+    """A range with some air around the values, never so narrow that noise looks like a trend."""
     low, high = min(values), max(values)
-    air = 0.08 * (high - low) or max(abs(high) * 0.1, 0.5)
-    low, high = low - air, high + air
-    return (low if floor is None else max(floor, low), high if ceiling is None else min(ceiling, high))
+    air = max(0.08 * (high - low), 0.1 * (ceiling - floor) - (high - low) / 2)
+    return max(floor, low - air), min(ceiling, high + air)
 
 
 def number(value: float) -> str:
@@ -139,10 +138,15 @@ def simple_rows(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: 
     said = f"<caption>{escape(caption)}</caption>" if caption else ""
     top = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
     body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
+        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{_unbroken(cell)}</td>" for cell in row[1:]) + "</tr>"
         for row in rows
     )
     return f"<table>{said}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _unbroken(cell: str) -> str:
+    """A number and its unit stay on one line."""
+    return escape(cell).replace(" ", "\N{NO-BREAK SPACE}") if len(cell) <= 12 else escape(cell)
 
 
 def heat(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[int]]]) -> str:

@@ -1,0 +1,139 @@
+"""Was this record used to make the synthetic set? Attacks that see only synthetic records, or a generator.
+
+- `nearest_scores`: Chen et al. 2020 (GAN-Leaks): members lie closer to the synthetic set.
+- `calibrated_scores`: the same, measured against the distance to a reference set, so that odd records do not mislead.
+- `density_scores`: van Breugel et al. 2023 (DOMIAS): the density of the synthetic set over that of the reference set.
+- `decoder_scores`: white box: how well a generator can reproduce the record at all.
+
+Every function returns one number a record; larger means "member".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from prismfl.errors import UserError
+from prismfl.rng import Key
+
+Scores = npt.NDArray[np.float64]
+CHUNK = 500
+COPY = 1e-3  # root-mean-square difference below which two records count as the same
+
+
+def nearest_scores(x: torch.Tensor, made: torch.Tensor) -> Scores:
+    _check(x, made, "synthetic")
+    return _numbers(-_nearest(x, made))
+
+
+def calibrated_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor) -> Scores:
+    """Minus the ratio of the distances to the nearest synthetic and the nearest reference record."""
+    _check(x, made, "synthetic")
+    _check(x, reference, "reference")
+    return _numbers(-_nearest(x, made) / _nearest(x, reference).clamp(min=1e-9))
+
+
+def density_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor, *, directions: int = 8) -> Scores:
+    """Log ratio of two kernel densities in the leading directions of the reference set.
+
+    The bandwidth is Silverman's for each direction, shrunk so that a copied record still stands out.
+    """
+    _check(x, made, "synthetic")
+    _check(x, reference, "reference")
+    base = reference.flatten(1).double()
+    centre = base.mean(0)
+    _, _, axes = torch.linalg.svd(base - centre, full_matrices=False)
+    axes = axes[:directions]
+    spread = ((base - centre) @ axes.T).std(0).clamp(min=1e-9)
+
+    def project(rows: torch.Tensor) -> torch.Tensor:
+        return ((rows.flatten(1).double() - centre) @ axes.T) / spread
+
+    points = project(x)
+    return _numbers(_log_density(points, project(made)) - _log_density(points, project(reference)))
+
+
+def exact_copies(made: torch.Tensor, records: torch.Tensor, *, tolerance: float = COPY) -> int:
+    """How many synthetic records are a record itself, up to rounding."""
+    _check(records, made, "synthetic")
+    width = records[0].numel() ** 0.5
+    return int((_nearest(made, records) / width < tolerance).sum())
+
+
+def decoder_scores(
+    x: torch.Tensor,
+    decode: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    latent: int,
+    key: Key,
+    pool: int = 1024,
+    starts: int = 2,
+    steps: int = 100,
+    lr: float = 0.05,
+) -> Scores:
+    """Minus the error of the best reproduction of each record that a search over the latent code finds.
+
+    The search starts from the codes whose outputs, out of a random pool, are nearest to the record.
+    """
+    codes = torch.randn(pool, latent, generator=key.torch())
+    with torch.no_grad():
+        shown = torch.cat([decode(part).flatten(1) for part in codes.split(CHUNK)])
+    if shown.shape[1] != x[0].numel():
+        raise UserError(f"The generator makes records of {shown.shape[1]} numbers, the candidates have {x[0].numel()}.")
+    gaps, near = torch.cdist(x.flatten(1), shown).topk(starts, dim=1, largest=False)
+    best = gaps[:, 0] / x[0].numel() ** 0.5
+    for k in range(starts):
+        best = torch.minimum(best, _reproduce(x.flatten(1), decode, codes[near[:, k]], steps=steps, lr=lr))
+    return _numbers(-best)
+
+
+def _reproduce(
+    rows: torch.Tensor, decode: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor, *, steps: int, lr: float
+) -> torch.Tensor:
+    z = start.clone().requires_grad_()
+    optimiser = torch.optim.Adam([z], lr=lr)
+    for _ in range(steps):
+        optimiser.zero_grad(set_to_none=True)
+        error = ((decode(z).flatten(1) - rows) ** 2).mean(1)
+        # The prior keeps the search where the generator was trained.
+        (error + 1e-4 * (z**2).mean(1)).sum().backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    with torch.no_grad():
+        found: torch.Tensor = ((decode(z).flatten(1) - rows) ** 2).mean(1).sqrt()
+    return found
+
+
+def _nearest(x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    flat = made.flatten(1).float()
+    # The exact form of the distance: the fast one cannot tell a copy from a neighbour.
+    found = [
+        torch.cdist(x[i : i + CHUNK].flatten(1).float(), flat, compute_mode="donot_use_mm_for_euclid_dist")
+        .min(1)
+        .values
+        for i in range(0, len(x), CHUNK)
+    ]
+    return torch.cat(found)
+
+
+def _log_density(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
+    width = 0.5 * len(centres) ** (-1.0 / (centres.shape[1] + 4))
+    parts = []
+    for i in range(0, len(points), CHUNK):
+        squares = torch.cdist(points[i : i + CHUNK], centres) ** 2
+        parts.append((-0.5 * squares / width**2).logsumexp(1) - np.log(len(centres)) - centres.shape[1] * np.log(width))
+    return torch.cat(parts)
+
+
+def _check(x: torch.Tensor, others: torch.Tensor, what: str) -> None:
+    if not len(others):
+        raise UserError(f"The {what} set is empty.")
+    if x.shape[1:] != others.shape[1:]:
+        mine, theirs = "x".join(map(str, x.shape[1:])), "x".join(map(str, others.shape[1:]))
+        raise UserError(f"The {what} records have shape {theirs}, the candidates {mine}; they must be alike.")
+
+
+def _numbers(scores: torch.Tensor) -> Scores:
+    return np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)

@@ -1,0 +1,140 @@
+"""The step audit: every mechanism of the doors, asked thousands of times in two worlds that differ in one unit.
+
+The answers are projected on what that unit adds; their distance in standard deviations is mu. The claim is 1 / sigma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl.audit.bounds import mu_interval
+from prismfl.boundary import Loss, PrivateRecords, PrivateSum, Records
+from prismfl.models.classifier import build
+from prismfl.payloads import Gradient
+from prismfl.rng import Key, NoiseStream
+
+REPEATS = 1000
+SIGMA = 0.5
+SHORTFALL = 0.95
+"""How much of the claimed mu must be reached: a mechanism that adds more noise than it says is wrong as well."""
+
+Answer = Callable[[bool, NoiseStream], torch.Tensor]  # (is the unit there, noise) -> the answer
+
+
+@dataclass(frozen=True)
+class Step:
+    """Mu of one mechanism: claimed, and measured between two limits."""
+
+    mechanism: str
+    claimed: float
+    low: float
+    high: float
+    passed: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def audit_steps(*, repeats: int = REPEATS, seed: int = 0, only: str | None = None) -> list[Step]:
+    return [
+        audit_step(name, make(), repeats=repeats, seed=seed)
+        for name, make in MECHANISMS.items()
+        if only is None or name == only
+    ]
+
+
+def audit_step(name: str, ask: Answer, *, repeats: int, seed: int, sigma: float = SIGMA) -> Step:
+    key = Key.seed(seed).child("step", name)
+    quiet = _Silence(key)
+    direction = ask(True, quiet) - ask(False, quiet)
+    direction = direction / direction.norm().clamp(min=1e-12)
+
+    def sample(there: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
+        answers = [float(ask(there, key.child(int(there), i).noise()) @ direction) for i in range(repeats)]
+        return np.asarray(answers)
+
+    low, high = mu_interval(sample(True), sample(False))
+    claimed = 1.0 / sigma
+    return Step(name, claimed, low, high, passed=low <= claimed and high >= SHORTFALL * claimed)
+
+
+class _Silence(NoiseStream):
+    """Noise of size zero: shows what one unit adds."""
+
+    def normal(self, count: int) -> torch.Tensor:
+        return torch.zeros(count, dtype=torch.float64)
+
+    def laplace(self, count: int) -> torch.Tensor:
+        return torch.zeros(count, dtype=torch.float64)
+
+
+def _world(there: bool) -> Records:
+    """A few ordinary records, and one that is loud."""
+    generator = Key.seed(3).torch()
+    x, y = torch.rand(6, 1, 4, 4, generator=generator), torch.arange(6) % 3
+    x[-1] = 50.0 * torch.randn(1, 4, 4, generator=generator)
+    return Records(x, y) if there else Records(x[:-1], y[:-1])
+
+
+def _door(there: bool, noise: NoiseStream) -> PrivateRecords:
+    return PrivateRecords(_world(there), declared=6, classes=3, noise=noise)
+
+
+def _sum() -> Answer:
+    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
+        return _door(there, noise).noisy_sum(lambda x, y: x.flatten(1), bound=1.0, sigma=SIGMA).double()
+
+    return ask
+
+
+def _histogram() -> Answer:
+    return lambda there, noise: _door(there, noise).noisy_histogram(sigma=SIGMA).double()
+
+
+def _gradient() -> Answer:
+    classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
+    loss: Loss = classifier.record_loss
+
+    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
+        got = _door(there, noise).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA)
+        return torch.cat([got[k].flatten() for k in params]).double()
+
+    return ask
+
+
+def _class_gradient() -> Answer:
+    classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
+
+    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
+        with _door(there, noise).by_class([2, 2, 2]) as doors:
+            asked = [d.noisy_gradient(classifier.record_loss, params, batch=2, clip=0.5, sigma=SIGMA) for d in doors]
+        return torch.cat([got[k].flatten() for got in asked for k in params]).double()
+
+    return ask
+
+
+def _hub() -> Answer:
+    like = {"w": torch.zeros(8)}
+    updates = 5.0 * torch.randn(4, 8, generator=Key.seed(4).torch())
+
+    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
+        sent = updates if there else updates[:-1]
+        inbox = {f"site-{i}": {"update": Gradient({"w": u})} for i, u in enumerate(sent)}
+        hub = PrivateSum(inbox, declared=4, noise=noise)
+        return hub.noisy(lambda items: items["update"].tensors, like, bound=1.0, sigma=SIGMA)["w"].double()
+
+    return ask
+
+
+MECHANISMS: dict[str, Callable[[], Answer]] = {
+    "noisy_sum": _sum,
+    "noisy_histogram": _histogram,
+    "noisy_gradient": _gradient,
+    "noisy_gradient by class": _class_gradient,
+    "the hub's noisy sum": _hub,
+}

@@ -1,0 +1,85 @@
+"""The one place where the truth of a simulated run is rebuilt: which records stood behind a release.
+
+A run is a function of its seed, so the machine that simulated it can replay a site's round and watch which records its
+door used. Attacks never import this; the scorer compares what they found with what this returns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismfl.boundary import PrivateRecords, Records
+from prismfl.config import RunConfig, validate
+from prismfl.data import Dataset
+from prismfl.experiment import find_method, read_data, split_records, task_of
+from prismfl.method import Settings, Site, State
+from prismfl.methods.fedem import batch_rows
+from prismfl.rounds import Job, Memory
+from prismfl.transcript import RunDirectory
+
+
+class WatchedRecords(PrivateRecords):
+    """A door that remembers which records its mechanisms sampled."""
+
+    def __init__(self, records: Records, **settings: Any) -> None:
+        super().__init__(records, **settings)
+        self.used: list[Records] = []
+
+    def _sample(self, rate: float) -> Records:
+        sample = super()._sample(rate)
+        self.used.append(sample)
+        return sample
+
+
+def job_of(directory: RunDirectory) -> tuple[Job, RunConfig]:
+    """The public definition of a run, from its directory."""
+    stored = directory.read_json("config.json")
+    identity = str(stored.pop("run"))
+    stored.pop("created", None)
+    config: RunConfig = validate(RunConfig, stored, str(directory.path / "config.json"))
+    method = find_method(config.method)
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    spec = read_data(config).spec
+    return Job(identity, method, settings, task_of(config, spec, method), config.seed), config
+
+
+def site_records(job: Job, config: RunConfig, dataset: Dataset) -> dict[str, Records]:
+    parts = split_records(config, dataset, job)
+    rows = {name: torch.as_tensor(part) for name, part in zip(job.task.sites, parts)}
+    unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
+    return {
+        name: Records(dataset.x_train[r], dataset.y_train[r], None if unit is None else unit[r])
+        for name, r in rows.items()
+    }
+
+
+def batch_behind(job: Job, records: Records, site: str, *, state: State, folder: Path) -> Records:
+    """The records that a site used in a round: its batch, or everything its local training went through."""
+    key = job.key.child("client", site, state.round)
+    if job.method.guarantee == "site":
+        return _replayed(job, records, site, state=state, folder=folder)
+    if "gradient" in job.method.leaves:
+        size = int(getattr(job.settings, "batch", len(records)))
+        return records.take(batch_rows(len(records), size, key))
+    return records
+
+
+def _replayed(job: Job, records: Records, site: str, *, state: State, folder: Path) -> Records:
+    task = job.task
+    door = WatchedRecords(
+        records,
+        declared=task.records,
+        classes=len(task.classes),
+        noise=job.key.child("noise", site, state.round).noise(),
+        unit=task.unit,
+        relation=task.relation,
+        device=task.device,
+    )
+    memory = Memory(folder / "memory" / site).load(state.round)
+    job.method.client(job.settings, state, Site(site, door, memory, task), job.key.child("client", site, state.round))
+    x = torch.cat([r.x for r in door.used]) if door.used else records.x[:0]
+    y = torch.cat([r.y for r in door.used]) if door.used else records.y[:0]
+    return Records(x, y)

@@ -1,0 +1,104 @@
+"""`prismfl audit`: claimed against measured; exit code 1 when the measurement exceeds the claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prismfl.commands import terminal
+from prismfl.commands.terminal import Format
+
+
+def audit(
+    target: Annotated[str, typer.Argument(metavar="RUN|METHOD|steps|all", help="A run directory, a method's name, 'steps' for the mechanisms, or 'all'.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The budget claimed by a method's tiny setting.")] = 4.0,
+    delta: Annotated[float, typer.Option()] = 1e-5,
+    canaries: Annotated[int | None, typer.Option(help="Marked records (default: 1000; 400 for a run).", min=20)] = None,
+    worlds: Annotated[int, typer.Option(help="Also so many runs with and without one record.", min=0)] = 0,
+    seed: Annotated[int, typer.Option()] = 0,
+    fmt: Format = "table",
+) -> None:
+    """Measure the leakage of a run, a method or the mechanisms from below, and hold it against the claim."""
+    if target == "steps":
+        rows = _steps(seed)
+    elif target != "all" and Path(target).is_dir():
+        rows = _run(Path(target), canaries=canaries or 400, seed=seed)
+    else:
+        rows = _methods(target, epsilon=epsilon, delta=delta, canaries=canaries or 1000, worlds=worlds, seed=seed)
+    terminal.emit(rows, fmt, lambda: _table(rows))
+    if not all(row["passed"] for row in rows):
+        terminal.say("prismfl: measured more leakage than claimed.")
+        raise typer.Exit(1)
+
+
+def _methods(target: str, *, epsilon: float, delta: float, canaries: int, worlds: int, seed: int) -> list[dict[str, Any]]:
+    from prismfl.audit.one_run import audit_method
+    from prismfl.audit.trial import auditable
+    from prismfl.audit.two_worlds import audit_two_worlds
+    from prismfl.experiment import find_method
+    from prismfl.methods import METHODS
+
+    methods = list(METHODS.values()) if target == "all" else [find_method(target)]
+    rows = []
+    for method in methods:
+        if target == "all" and auditable(method) is not None:
+            terminal.say(f"{method.name}: {auditable(method)}")
+            continue
+        rows.append(audit_method(method, epsilon=epsilon, delta=delta, canaries=canaries, seed=seed).as_dict())
+        if worlds:
+            rows.append(audit_two_worlds(method, epsilon=epsilon, delta=delta, runs=worlds, seed=seed).as_dict())
+    return rows
+
+
+def _run(path: Path, *, canaries: int, seed: int) -> list[dict[str, Any]]:
+    from prismfl.audit.one_run import audit_run
+    from prismfl.audit.reopen import reopen
+
+    run = reopen(path)
+    found = audit_run(run, canaries=canaries, seed=seed).as_dict()
+    (path / "audits").mkdir(exist_ok=True)
+    run.directory.write_json("audits/one-run.json", found)
+    return [found]
+
+
+def _steps(seed: int) -> list[dict[str, Any]]:
+    from prismfl.audit.steps import audit_steps
+
+    return [step.as_dict() for step in audit_steps(seed=seed)]
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    from prismfl.report.tables import simple_table
+
+    if rows and "mechanism" in rows[0]:
+        shown = [
+            {
+                "mechanism": r["mechanism"],
+                "claimed mu": f"{r['claimed']:.3g}",
+                "measured": f"{r['low']:.3g} to {r['high']:.3g}",
+                "verdict": "passed" if r["passed"] else "FAILED",
+            }
+            for r in rows
+        ]
+        return simple_table("Step audit", shown)
+    shown = [
+        {
+            "method": r["method"],
+            "audit": r["audit"],
+            "claimed epsilon": _number(r["claimed"]),
+            "at least": _number(r["lower"]),
+            "mu, claimed": "-" if r["claimed_mu"] is None else f"{r['claimed_mu']:.2f}",
+            "mu, estimated": "-" if r["estimate_mu"] is None else "{:.2f} to {:.2f}".format(*r["estimate_mu"]),
+            "without noise": "-" if r["control"] is None else _number(r["control"]),
+            "verdict": "passed" if r["passed"] else f"FAILED: {r['words']}",
+            "seconds": f"{r['seconds']:.0f}",
+        }
+        for r in rows
+    ]
+    return simple_table("Audit", shown)
+
+
+def _number(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.3g}"

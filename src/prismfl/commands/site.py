@@ -1,0 +1,184 @@
+"""`prismfl site`: one place with its own records, its own cap and its own word on what leaves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prismfl.commands import terminal
+from prismfl.commands.terminal import Format
+from prismfl.errors import UserError
+
+app = typer.Typer(
+    no_args_is_help=True, help="Be a site of a federation: init, join, status, outbox, approve, deny, egress."
+)
+Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False)]
+ReleaseId = Annotated[str, typer.Argument(help="The release, as `prismfl site outbox` lists it.", show_default=False)]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="How the federation knows this site.")],
+    data: Annotated[str, typer.Option(help="A data set's name, or a path to this site's records.")],
+    method: Annotated[list[str], typer.Option("--method", help="A method that may run here; repeatable.")],
+    ca: Annotated[Path | None, typer.Option(help="The server's ca.pem.")] = None,
+    cap: Annotated[str, typer.Option(help='Most epsilon that may ever be spent, or "none".')] = "1.0",
+    delta: Annotated[float, typer.Option()] = 1e-5,
+    unit: Annotated[str, typer.Option(help="What is protected: record, or an id column.")] = "record",
+    label: Annotated[str | None, typer.Option(help="Label column of a table.")] = None,
+    schema: Annotated[str | None, typer.Option(help="Declared columns of a table.")] = None,
+    part: Annotated[str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data.")] = None,
+    approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
+) -> None:
+    """Make a site: its keys, and site.toml with what it allows."""
+    from prismfl.config import validate
+    from prismfl.federation.keys import make_site_keys
+    from prismfl.federation.site_config import FILE, SiteConfig, as_toml, check_site
+    from prismfl.methods import METHODS
+
+    if (folder / FILE).exists():
+        raise UserError(f"'{folder}' holds a site already.")
+    known = [METHODS[m] for m in method if m in METHODS]
+    given: dict[str, object] = {"name": name, "data": _absolute(data), "delta": delta, "unit": unit}
+    given |= {"label": label, "schema_file": schema and _absolute(schema), "approval": approval, "methods": method}
+    given["releases"] = sorted({kind.kind for m in known for kind in m.leaves.values()})
+    given["cap"] = cap if cap == "none" else _number(cap)
+    if part is not None:
+        first, _, second = part.partition("/")
+        given |= {"part": first, "parts": second}
+    config: SiteConfig = validate(SiteConfig, given, "the options")
+    check_site(config)
+    if ca is not None and not ca.is_file():
+        raise UserError(f"No certificate at '{ca}'.")
+    make_site_keys(folder / "keys")
+    if ca is not None:
+        shutil.copyfile(ca, folder / "keys" / "ca.pem")
+    (folder / FILE).write_text(as_toml(config))
+    terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
+
+
+def _absolute(data: str) -> str:
+    return str(Path(data).resolve()) if Path(data).exists() else data
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"Expected --cap as a number or \"none\", got '{text}'.") from None
+
+
+@app.command()
+def join(
+    folder: Folder,
+    server: Annotated[str, typer.Argument(help="HOST:PORT of the server.", show_default=False)],
+    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS and no keys: for trials only.")] = False,
+    attempts: Annotated[int | None, typer.Option(help="How often an unreachable server is tried.")] = None,
+) -> None:
+    """Join a server and answer it until stopped."""
+    from prismfl.federation import children, joining
+    from prismfl.federation.site_config import load_site
+
+    config = load_site(folder, thorough=False)
+    children.split_address(server)
+    if not insecure and not (folder / "keys" / "ca.pem").is_file():
+        raise UserError(
+            f"No {folder / 'keys' / 'ca.pem'}: copy the server's ca.pem there, or use --insecure in a trial."
+        )
+    other = children.pid_of(folder / "site.pid")
+    if other is not None:
+        raise UserError(f"This site is running already (process {other}).")
+    if insecure:
+        terminal.say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
+    if config.noise == "seeded":
+        terminal.say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
+    try:
+        joining.join(folder, server, terminal.say, insecure=insecure, attempts=attempts)
+    finally:
+        (folder / "site.pid").unlink(missing_ok=True)
+
+
+@app.command()
+def status(folder: Folder, fmt: Format = "table") -> None:
+    """Whether the site runs, what it has spent of its cap, what left and what waits."""
+    from prismfl.federation import children
+    from prismfl.federation.egress import Approvals, EgressLog
+    from prismfl.federation.site_config import load_site
+    from prismfl.report.ledgers import status_rows
+    from prismfl.report.tables import simple_table
+
+    config = load_site(folder)
+    rows = EgressLog(folder).rows()
+    ledger = folder / "ledger.sqlite"
+    spent = status_rows(ledger) if ledger.exists() else []
+    waiting = [held.id for held in Approvals(folder).all() if held.decision == "waiting"]
+    found = {
+        "site": config.name,
+        "running": children.pid_of(folder / "site.pid") is not None,
+        "methods": config.methods,
+        "releases": sum(row["what"] == "release" for row in rows),
+        "words": [f"{row['word']} (round {row['round'] + 1})" for row in rows if row["what"] == "word"][-3:],
+        "waiting": waiting,
+        "ledger": spent,
+    }
+    table = [{"what": key, "value": value} for key, value in found.items() if key != "ledger"]
+    table += [{"what": f"ledger, {key}", "value": value} for row in spent for key, value in row.items()]
+    terminal.emit(found, fmt, lambda: simple_table(f"Site {config.name}", table))
+
+
+@app.command()
+def outbox(folder: Folder, fmt: Format = "table") -> None:
+    """Releases that wait for a person, and what to look at before deciding."""
+    from prismfl.federation.egress import Approvals
+    from prismfl.report.tables import simple_table
+
+    rows = [
+        {"id": held.id, "release": held.release, "decision": held.decision, "look at": ", ".join(held.files)}
+        for held in Approvals(folder).all()
+    ]
+    terminal.emit(rows, fmt, lambda: simple_table("Outbox", rows))
+
+
+@app.command()
+def approve(folder: Folder, release: ReleaseId) -> None:
+    """Let a release go."""
+    from prismfl.federation.egress import Approvals
+
+    held = Approvals(folder).decide(release, "approved")
+    terminal.say(f"{held.id} may leave")
+
+
+@app.command()
+def deny(folder: Folder, release: ReleaseId) -> None:
+    """Keep a release here for good. It stays charged: its noise has been drawn."""
+    from prismfl.federation.egress import Approvals
+
+    held = Approvals(folder).decide(release, "denied")
+    terminal.say(f"{held.id} will never leave; it stays charged")
+
+
+@app.command()
+def egress(folder: Folder, fmt: Format = "table") -> None:
+    """Everything that left this site."""
+    from prismfl.federation.egress import EgressLog
+    from prismfl.report.tables import simple_table
+
+    rows = EgressLog(folder).rows()
+    short = [
+        {
+            "time": row["time"],
+            "run": row["run"][:12],
+            "round": row["round"] + 1,
+            "what": row.get("word") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items()),
+            "bytes": row.get("bytes", ""),
+            "digest": row.get("digest", "")[:12],
+            "cost": row.get("cost_words", ""),
+            "again": "resent" if row.get("resend") else "",
+        }
+        for row in rows
+    ]
+    terminal.emit(rows, fmt, lambda: simple_table("What left this site", short))

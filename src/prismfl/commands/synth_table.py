@@ -1,0 +1,289 @@
+"""A synthetic table from a private one: read by a declared schema, trained through the door, charged, certified."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl import __version__, runtime
+from prismfl.atomic import write_atomically
+from prismfl.boundary import PrivateRecords, Records, make_release
+from prismfl.commands.schema_draft import HINTS, Columns, load_columns, look_of
+from prismfl.config import merge, read, validate
+from prismfl.data.files import id_column
+from prismfl.data.schema import Column, Schema, is_missing, listed, plain
+from prismfl.data.schema_file import parse_schema
+from prismfl.errors import UserError
+from prismfl.method import Site, State, Task
+from prismfl.methods import threedgl
+from prismfl.methods.ddp_vae import METHOD, SITE, solve
+from prismfl.models.columns import words
+from prismfl.payloads import Payload
+from prismfl.privacy import account
+from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.rng import Key
+
+Warn = Callable[[str], None]
+FEW = 10
+NO_LABEL = "\0no label"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A private table, encoded by its declaration. `labelled` is False where the schema declares no label."""
+
+    name: str
+    schema: Schema
+    labelled: bool
+    records: Records
+    order: tuple[str, ...]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.schema.classes if self.labelled else ("all",)
+
+
+def synth_table(
+    data: str,
+    *,
+    schema: Path | None,
+    epsilon: float,
+    delta: float,
+    out: Path,
+    seed: int = 0,
+    deployed: bool = True,
+    ledger: str | None = None,
+    cap: float | None = None,
+    sets: list[str] | None = None,
+    records: int | None = None,
+    rows: int | None = None,
+    warn: Warn = lambda _: None,
+) -> dict[str, Any]:
+    """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it."""
+    runtime.tune(1)
+    _check_out(out)
+    account.check_epsilon(epsilon)
+    account.check_delta(delta)
+    table = read_private(data, schema, warn=warn)
+    size = _declared_size(table, records, warn=warn)
+    if rows is not None and rows < 1:
+        raise UserError(f"Expected rows >= 1, got {rows}.")
+    task = _task(table, size, delta)
+    settings = {"columns": words(table.schema), "balance": "noised", "samples": rows or size}
+    cfg = validate(threedgl.Config, merge({}, sets or [], settings=threedgl.Config)["settings"] | settings, "--set")
+    cfg = solve(cfg, task, epsilon)
+    threedgl.init(cfg, task, Key.seed(seed))
+    key = Key.from_os() if deployed else Key.seed(seed)
+    generator, spent = _release(
+        table, task, cfg, key=key, ledger=Path(ledger) if ledger else out.parent / "ledger", cap=cap
+    )
+    pool = {f"{threedgl.PREFIX}{SITE}": generator}
+    x, y = threedgl.sample_pool(cfg, task, pool, rows or size, key=key.child("sample"))
+    write_atomically(out, table_bytes(_decoded(table, x, y), out))
+    found = _certificate(table, task, cfg, out=out, count=len(y), spent=spent, noise=key.source)
+    write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
+    return found
+
+
+def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
+    """A user's file with its schema, or a named table (its training part)."""
+    from prismfl.data import DATASETS, load
+
+    if data in DATASETS:
+        found = load(data)
+        assert found.schema is not None
+        order = (*found.schema.names, found.schema.label)
+        return Table(data, found.schema, True, Records(found.x_train, found.y_train), order)
+    if schema is None:
+        raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
+    declared, labelled = read_declared(schema)
+    raw = load_columns(Path(data))
+    _check_columns(data, raw, declared, labelled)
+    clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.type == "numeric")
+    if clipped:
+        warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    try:
+        x = declared.encode(raw)
+        y = declared.encode_labels(raw[declared.label]) if labelled else torch.zeros(len(x), dtype=torch.int64)
+    except UserError as error:
+        raise UserError(f"{data}: {error}") from None
+    if labelled:
+        _check_classes(data, y, declared, warn)
+    unit = None
+    if declared.unit is not None:
+        unit = torch.from_numpy(np.unique(id_column(raw[declared.unit], declared.unit), return_inverse=True)[1])
+    return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw))
+
+
+def read_declared(path: Path) -> tuple[Schema, bool]:
+    """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
+    content = read(path)
+    labelled = "label" in content
+    if not labelled:
+        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
+    return parse_schema(content, where=f"schema {path}"), labelled
+
+
+def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> None:
+    expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
+    for name in expected:
+        if name not in raw:
+            raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
+    extra = [name for name in raw if name not in expected]
+    if extra:
+        raise UserError(f"Column '{extra[0]}' of {data} is not in the schema; declare it or drop it.")
+    if not raw[expected[0]]:
+        raise UserError(f"Expected records in {data}, got only a header.")
+    for column in schema.columns:
+        look = look_of(raw[column.name])
+        wrong = look == "empty" or (column.type == "numeric" and look in ("date", "text", "categorical"))
+        if wrong:
+            hint = HINTS.get(look, HINTS["text"])
+            raise UserError(f"Column '{column.name}' of {data} {hint}.")
+
+
+def _check_classes(data: str, y: torch.Tensor, schema: Schema, warn: Warn) -> None:
+    sizes = torch.bincount(y, minlength=len(schema.classes)).tolist()
+    if sum(n > 0 for n in sizes) < 2:
+        raise UserError(
+            f"Label '{schema.label}' of {data} takes only one of its declared classes; leave label and classes out of "
+            "the schema and declare it as a column, or drop it."
+        )
+    for name, n in zip(schema.classes, sizes):
+        if n < FEW:
+            warn(f"Class '{name}' has fewer than {FEW} records: its synthetic records will be mostly noise.")
+
+
+def _outside(values: list[Any], column: Column) -> int:
+    low, high = column.bounds()
+    cells = (plain(v) for v in values if not is_missing(v))
+    return sum(not low <= number <= high for cell in cells if (number := _float(cell)) is not None)
+
+
+def _float(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _declared_size(table: Table, records: int | None, *, warn: Warn) -> int:
+    declared = records if records is not None else table.schema.train_size
+    if declared is not None:
+        if declared < 1:
+            raise UserError(f"Expected records >= 1, got {declared}.")
+        return declared
+    unit = table.records.unit
+    count = len(table.records) if unit is None else int(unit.max()) + 1
+    scale: int = 10 ** max(0, len(str(count)) - 2)
+    rounded = max(1, int(round(count / scale) * scale))
+    warn(f"The number of records (rounded to {rounded}) is treated as public; declare --records to set it.")
+    return rounded
+
+
+def _task(table: Table, size: int, delta: float) -> Task:
+    unit = table.schema.unit or "record"
+    return Task(table.name, (table.schema.width,), table.classes, (SITE,), size, "mlp", unit=unit, delta=delta)
+
+
+def _release(
+    table: Table, task: Task, cfg: threedgl.Config, *, key: Key, ledger: Path, cap: float | None
+) -> tuple[Payload, dict[str, Any]]:
+    """Reserve the plan, train behind the door, charge the release: the generator, and what it cost."""
+    plan = threedgl.plan(cfg, task)
+    limit = None if cap is None else Cap(cap, task.delta, plan.unit, plan.relation)
+    run = f"synth-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+    with Ledger.open(ledger / f"{Path(table.name).name}.sqlite") as book:
+        identity = book.dataset(table.name, records=_raw(table.records), cap=limit)
+        book.reserve(run, identity, plan)
+        door = PrivateRecords(
+            table.records,
+            declared=task.records,
+            classes=len(task.classes),
+            noise=key.child("noise").noise(),
+            unit=task.unit,
+            allow_exact=False,
+        )
+        items, _ = threedgl.client(cfg, State(0, {}), Site(SITE, door, {}, task), key.child("client"))
+        release = make_release(door, items, leaves=METHOD.leaves, run=run, site=SITE, round=0)
+        book.release(run, identity, release.id, cost=release.cost, payload=release.encode())
+        book.confirm(release.id)
+        book.close(run)
+    cost = release.cost
+    return items["generator"], {"epsilon": account.epsilon(cost, task.delta), "cost": cost.to_json()}
+
+
+def _raw(records: Records) -> list[bytes]:
+    x, y = records.x.numpy(), records.y.numpy()
+    return [row.tobytes() + int(label).to_bytes(4, "little") for row, label in zip(x, y)]
+
+
+def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    """Synthetic columns in the order of the original; ids of the unit are new numbers."""
+    found = table.schema.decode(x)
+    if table.labelled:
+        found[table.schema.label] = table.schema.decode_labels(y)
+    if table.schema.unit is not None:
+        found[table.schema.unit] = np.arange(1, len(x) + 1)
+    return {name: found[name] for name in table.order}
+
+
+def table_bytes(columns: Mapping[str, np.ndarray[Any, Any]], out: Path) -> bytes:
+    """The columns as CSV or Parquet, by the name of the file."""
+    if out.suffix in (".parquet", ".pq"):
+        import pyarrow
+        from pyarrow import parquet
+
+        sink = io.BytesIO()
+        parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), sink)
+        return sink.getvalue()
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values())))
+    return text.getvalue().encode()
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix not in (".csv", ".parquet", ".pq"):
+        raise UserError(f"Expected a .csv or .parquet file as --out, got {out}.")
+    if out.suffix != ".csv":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
+    out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _certificate(
+    table: Table, task: Task, cfg: threedgl.Config, *, out: Path, count: int, spent: Mapping[str, Any], noise: str
+) -> dict[str, Any]:
+    """What was promised. Nothing in it is read off the records: no true count, no clipping count."""
+    return {
+        "schema_version": 1,
+        "statement": f"({spent['epsilon']:.4g}, {task.delta:g})-differentially private; unit {task.unit}.",
+        "method": METHOD.name,
+        "data": table.name,
+        "out": str(out),
+        "rows": count,
+        "epsilon": spent["epsilon"],
+        "delta": task.delta,
+        "unit": task.unit,
+        "relation": task.relation,
+        "records": task.records,
+        "noise": noise,
+        "cost": spent["cost"],
+        "settings": cfg.model_dump(mode="json"),
+        "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
+        "software": f"prismfl {__version__}",
+    }

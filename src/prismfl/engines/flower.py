@@ -1,0 +1,148 @@
+"""The Flower engine: with `flower_guard.py`, which starts its processes, the only file that imports flwr (1.41).
+
+A `GridPost` carries requests and answers over Flower's Grid, `client_app` puts a site behind a ClientApp. Both only
+move bytes: what a message means is decided in `remote.py` on the server and by the site's own office.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from prismfl.engines.remote import CODE_LENGTH, Answer, Request
+from prismfl.errors import UserError
+
+__all__ = ["ClientApp", "Context", "Grid", "GridPost", "ServerApp", "client_app", "read_answer", "server_app"]
+RECORD, BODY = "prismfl", "body"
+STYPE = "prismfl.bytes"
+MESSAGE_TYPE = "train.prismfl"
+APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others say that nothing came
+PULL_AT_ONCE = 4
+TTL_MARGIN = 60.0
+
+
+def pack(words: Mapping[str, str], body: bytes) -> RecordDict:
+    """Words and bytes as a Flower record; the bytes travel in chunks and are never deserialised by Flower."""
+    array = Array("uint8", (len(body),), STYPE, body)
+    return RecordDict({RECORD: ConfigRecord(dict(words)), BODY: ArrayRecord({BODY: array})})
+
+
+def unpack(content: RecordDict) -> tuple[dict[str, str], bytes] | None:
+    """The inverse of `pack`, or None for anything else."""
+    records = dict(content.items())
+    words, arrays = records.get(RECORD), records.get(BODY)
+    if set(records) != {RECORD, BODY} or not isinstance(words, ConfigRecord) or not isinstance(arrays, ArrayRecord):
+        return None
+    array = arrays.get(BODY)
+    if set(arrays) != {BODY} or array is None or array.stype != STYPE or not isinstance(array.data, bytes):
+        return None
+    if not all(isinstance(value, str) for value in words.values()):
+        return None
+    return {key: str(value) for key, value in words.items()}, array.data
+
+
+def request_record(request: Request) -> RecordDict:
+    words = {
+        "kind": request.kind,
+        "job": json.dumps(request.job, sort_keys=True),
+        "round": str(request.round),
+        "seconds": repr(request.seconds),
+    }
+    return pack(words, request.state)
+
+
+def read_request(message: Message) -> Request:
+    found = unpack(message.content)
+    if found is None:
+        raise UserError("Expected a request of a prismfl server.")
+    words, body = found
+    kind: Any = words["kind"]
+    if kind not in ("hello", "round", "finish"):
+        raise UserError("Expected a request of a known kind.")
+    return Request(kind, json.loads(words["job"]), int(words["round"]), float(words["seconds"]), body)
+
+
+def read_answer(message: Message) -> Answer:
+    """An answer, whatever the other side made of it. The text of an error is never looked at."""
+    if not message.has_content():
+        return Answer("code", code="internal")
+    found = unpack(message.content)
+    if found is None:
+        return Answer("code", code="malformed")
+    words, body = found
+    return Answer(words.get("kind", "code"), words.get("code", "")[:CODE_LENGTH], words.get("site", "")[:80], body)
+
+
+class GridPost:
+    """The transport of `remote.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
+
+    def __init__(self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0) -> None:
+        self.grid, self.names, self.refresh = grid, names, refresh
+        self._tickets: dict[str, tuple[int, Request]] = {}
+        self._places: dict[int, str | None] = {}
+        self._seen = float("-inf")
+
+    def places(self) -> Mapping[int, str | None]:
+        if time.monotonic() - self._seen >= self.refresh:
+            nodes = list(self.grid.get_nodes())
+            known = {node.node_id: self.names.get(node.public_key) for node in nodes}
+            # With enrolled keys, a node without one is nobody.
+            self._places = {place: name for place, name in known.items() if name is not None or not self.names}
+            self._seen = time.monotonic()
+        return self._places
+
+    def send(self, place: int, request: Request) -> bool:
+        ttl = request.seconds + TTL_MARGIN
+        message = Message(request_record(request), place, MESSAGE_TYPE, ttl=ttl, group_id=str(request.round + 1))
+        ids = list(self.grid.push_messages([message]))
+        if not ids or not ids[0]:
+            return False
+        self._tickets[ids[0]] = (place, request)
+        return True
+
+    def collect(self) -> Iterator[tuple[int, Request, Answer]]:
+        waiting = list(self._tickets)
+        for i in range(0, len(waiting), PULL_AT_ONCE):
+            for reply in self.grid.pull_messages(waiting[i : i + PULL_AT_ONCE]):
+                ticket = self._tickets.pop(reply.metadata.reply_to_message_id, None)
+                if ticket is None:
+                    continue  # answered before: a duplicate counts for nothing
+                place, request = ticket
+                if reply.has_error() and reply.error.code not in APP_ERRORS:
+                    yield place, request, Answer("lost")
+                elif reply.metadata.src_node_id != place:
+                    yield place, request, Answer("code", code="forged-sender")
+                else:
+                    yield place, request, read_answer(reply)
+
+
+def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:
+    """A ClientApp that hands every request to `answer` and lets only codes out when something goes wrong."""
+    app = ClientApp()
+
+    @app.train("prismfl")
+    def handle(message: Message, context: Context) -> Message:
+        try:
+            given = answer(read_request(message), context)
+        except Exception:  # the border of the site: Flower would send the exception's text to the server
+            given = Answer("code", code="internal")
+        words = {"kind": given.kind, "code": given.code, "site": given.site}
+        return Message(pack(words, given.body), reply_to=message)
+
+    return app
+
+
+def server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def run(grid: Grid, context: Context) -> None:
+        main(grid, context)
+
+    return app

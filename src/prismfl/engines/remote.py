@@ -1,0 +1,332 @@
+"""The server's side of a federation over any transport: a deadline and a quorum a round, and per-sender drops.
+
+A site that is absent, late, silent, refusing or malformed is dropped from the round by name, with a code; the others
+go on. Replies are kept on disk as they arrive, so memory does not grow with the number of sites and a killed server
+does not ask again for what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from prismfl.atomic import write_atomically
+from prismfl.errors import PrismError, WireError
+from prismfl.method import State
+from prismfl.payloads import Items, JsonDict, decode, encode
+from prismfl.rounds import Hub, Job, initial_state, participants, receive, server_step
+from prismfl.transcript import Message, RunDirectory, digest
+
+Kind = Literal["hello", "round", "finish"]
+CODE_LENGTH = 40
+
+
+class QuorumError(PrismError):
+    """Too few sites are left to go on."""
+
+    code = "quorum-missed"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the server asks of a site. `job` describes the run in public words, `state` is what it sends down."""
+
+    kind: Kind
+    job: JsonDict
+    round: int = 0
+    seconds: float = 0.0
+    state: bytes = b""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What comes back: a release, or a word. Of an exception on a site only its code crosses.
+
+    Kinds: "ready", "release", "done", "code"; and "lost", the transport's own word that nothing will come.
+    """
+
+    kind: str
+    code: str = ""
+    site: str = ""
+    body: bytes = b""
+
+
+class Post(Protocol):
+    """A transport: it numbers the places it can reach and moves requests and answers; it decides nothing."""
+
+    def places(self) -> Mapping[int, str | None]:
+        """Every reachable place and, where its key proves it, the name of the site there."""
+
+    def send(self, place: int, request: Request) -> bool:
+        """Whether the request was taken for delivery."""
+
+    def collect(self) -> Iterable[tuple[int, Request, Answer]]:
+        """Answers that have arrived since the last call, each with the request that it answers."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How long a round may take and how many releases it needs."""
+
+    quorum: int
+    deadline: float = 600.0
+    join: float = 600.0
+    poll: float = 0.5
+    ask_again: float = 3.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A site that did not count in a round, and why."""
+
+    round: int
+    site: str
+    code: str
+
+
+class Inbox(Mapping[str, Items]):
+    """The releases of a round, on disk; each is read when it is used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, site: str, raw: bytes) -> None:
+        write_atomically(self._path(site), raw)
+
+    def raw(self, site: str) -> bytes:
+        return self._path(site).read_bytes()
+
+    def clear(self) -> None:
+        for path in self.folder.glob("*"):
+            path.unlink()
+        if self.folder.exists():
+            self.folder.rmdir()
+
+    def __getitem__(self, site: str) -> Items:
+        if site not in set(self):
+            raise KeyError(site)
+        return decode(self.raw(site))[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in self.folder.glob("*.safetensors")))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _path(self, site: str) -> Path:
+        return self.folder / f"{site}.safetensors"
+
+
+AfterRound = Callable[[State, dict[str, int]], None]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Conductor:
+    """One run, from its last checkpoint to its end."""
+
+    job: Job
+    description: JsonDict
+    post: Post
+    directory: RunDirectory
+    rules: Rules
+    hub: Hub | None = None
+    keep: str = "ends"
+    say: Say = lambda line: None
+    after_round: AfterRound = lambda state, traffic: None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    roster: dict[str, int] = field(default_factory=dict)
+    greeted: dict[int, str] = field(default_factory=dict)
+
+    def run(self) -> State:
+        state = self.directory.load_state()
+        if state is None:
+            state = initial_state(self.job)
+            self.directory.save_state(state)
+        else:
+            self.say(f"going on from the checkpoint of round {state.round}")
+        self._assemble(state.round)
+        while state.round < self.job.settings.rounds:
+            state = self._round(state)
+        self._finish(state)
+        return state
+
+    # Who is there
+
+    def _assemble(self, round: int) -> None:
+        """Wait until every site is there, or until `join` seconds have passed and a quorum is."""
+        end = self.clock() + self.rules.join
+        wanted = set(self.job.task.sites)
+        while not wanted <= set(self.roster) and self.clock() < end:
+            self._greet()
+            for place, _, answer in self.post.collect():
+                self._welcome(place, answer, round)
+            self.sleep(self.rules.poll)
+        for site in sorted(wanted - set(self.roster)):
+            self._fault(round, site, "absent")
+        need = min(self.rules.quorum, len(wanted))
+        if len(self.roster) < need:
+            raise QuorumError(
+                f"{len(self.roster)} of {len(wanted)} sites are there after {self.rules.join:g} s, the quorum is "
+                f"{need}; nothing was lost, start again with --resume."
+            )
+
+    def _greet(self) -> None:
+        """Ask places that are new, or were refused before, who they are and whether they will take part."""
+        for place in self.post.places():
+            if place not in self.greeted and self.post.send(place, Request("hello", self.description)):
+                self.greeted[place] = ""
+
+    def _welcome(self, place: int, answer: Answer, round: int) -> None:
+        """Admit the site behind an answered hello, or note a fault. A name must be the one that its key proves."""
+        name = self.post.places().get(place) or answer.site
+        if answer.kind == "lost":
+            self.greeted.pop(place, None)
+        elif answer.kind != "ready":
+            self.greeted[place] = "refused"
+            self._fault(round, name or f"place {place}", answer.code)
+        elif name not in self.job.task.sites or answer.site != name:
+            self._fault(round, name or f"place {place}", "unknown-site")
+        elif self.roster.get(name, place) != place and self.roster[name] in self.post.places():
+            self._fault(round, name, "duplicate-name")
+        else:
+            self.roster[name] = place
+            self.greeted[place] = name
+            self.say(f"site {name} is ready")
+
+    # A round
+
+    def _round(self, state: State) -> State:
+        chosen = participants(self.job, state.round)
+        inbox = Inbox(self.directory.path / "inbox" / f"{state.round:04d}")
+        down = encode(state.items, {"round": state.round, "phase": state.phase})
+        pending = {site for site in chosen if not self._held(state, inbox, site)}
+        for place in [place for place, name in self.greeted.items() if name not in self.roster]:
+            del self.greeted[place]  # a refusal is asked again, once a round: people correct their site.toml
+        request = Request("round", self.description, state.round, self.rules.deadline, down)
+        self._gather(state, inbox, pending, request)
+        for site in sorted(pending):
+            self._fault(state.round, site, "late" if site in self.roster else "absent")
+        need = min(self.rules.quorum, len(chosen))
+        if len(inbox) < need:
+            raise QuorumError(
+                f"Round {state.round + 1} has {len(inbox)} of {len(chosen)} releases after {self.rules.deadline:g} s, "
+                f"the quorum is {need}; the checkpoint of round {state.round} is kept, go on with --resume."
+            )
+        return self._close_round(state, inbox, down)
+
+    def _gather(self, state: State, inbox: Inbox, pending: set[str], request: Request) -> None:
+        start = self.clock()
+        asked: dict[str, float] = {}
+        again = False
+        while pending and self.clock() < start + self.rules.deadline:
+            self._greet()
+            if not again and self.clock() > start + self.rules.deadline / 2:
+                # A site that was restarted has lost the request; asking twice is free, the answer is the same bytes.
+                asked, again = {}, True
+            self._ask(pending, request, asked)
+            for place, asked_for, answer in self.post.collect():
+                if asked_for.kind == "hello":
+                    self._welcome(place, answer, state.round)
+                elif (asked_for.kind, asked_for.round) == ("round", state.round):
+                    site = next((name for name, known in self.roster.items() if known == place), "")
+                    if answer.kind == "lost":
+                        asked[site] = self.clock() + self.rules.ask_again
+                    elif site in pending:
+                        pending.discard(site)
+                        self._take(state, inbox, site, answer)
+            if pending:
+                self.sleep(self.rules.poll)
+
+    def _ask(self, pending: set[str], request: Request, asked: dict[str, float]) -> None:
+        now = self.clock()
+        for site in sorted(pending & set(self.roster)):
+            if now >= asked.get(site, now):
+                taken = self.post.send(self.roster[site], request)
+                asked[site] = float("inf") if taken else now + self.rules.ask_again
+
+    def _take(self, state: State, inbox: Inbox, site: str, answer: Answer) -> None:
+        """One answer: a release that counts, a code, or something that only costs its sender the round."""
+        if answer.kind == "release":
+            try:
+                receive(self.job, state, site, answer.body)
+            except WireError as error:
+                self._fault(state.round, site, error.code, str(error))
+            else:
+                inbox.put(site, answer.body)
+                self.say(f"round {state.round + 1}: {site} has sent {len(answer.body)} bytes")
+        else:
+            self._fault(state.round, site, answer.code or "malformed")
+
+    def _held(self, state: State, inbox: Inbox, site: str) -> bool:
+        """Whether the release of a site is on disk, from before a crash, and still good."""
+        if site not in set(inbox):
+            return False
+        try:
+            receive(self.job, state, site, inbox.raw(site))
+        except WireError:
+            return False
+        return True
+
+    def _close_round(self, state: State, inbox: Inbox, down: bytes) -> State:
+        whole = self.keep == "full" or (self.keep == "ends" and state.round in (0, self.job.settings.rounds - 1))
+        traffic = {"bytes_up": 0, "bytes_down": 0}
+        for i, site in enumerate(inbox):
+            raw = inbox.raw(site)
+            self._note(state.round, site, "down", down, whole=whole and i == 0)
+            self._note(state.round, site, "up", raw, whole=whole)
+            traffic["bytes_up"] += len(raw)
+            traffic["bytes_down"] += len(down) if state.items else 0
+        after = server_step(self.job, state, inbox, hub=self.hub)
+        self.directory.save_state(after)
+        if self.hub is not None:
+            self.hub.ledger.confirm(f"{self.job.run}/hub/{state.round}")
+        # The checkpoint before this one may still be needed, and with it the releases that led from it to here.
+        Inbox(inbox.folder.with_name(f"{state.round - 1:04d}")).clear()
+        self.say(f"round {state.round + 1} of {self.job.settings.rounds} is done with {len(inbox)} sites")
+        self.after_round(after, traffic)
+        return after
+
+    def _finish(self, state: State) -> None:
+        """Tell the sites that the run is over and give them the final state; whoever misses it is named."""
+        down = encode(state.items, {"round": state.round, "phase": state.phase})
+        request = Request("finish", self.description, state.round, self.rules.deadline, down)
+        waiting = {site: place for site, place in self.roster.items() if self.post.send(place, request)}
+        end = self.clock() + self.rules.deadline
+        while waiting and self.clock() < end:
+            for place, asked_for, answer in self.post.collect():
+                done = [s for s, known in waiting.items() if known == place and asked_for.kind == "finish"]
+                for site in done:
+                    del waiting[site]
+                    if answer.kind == "code":
+                        self._fault(state.round, site, answer.code)
+            if waiting:
+                self.sleep(self.rules.poll)
+        for site in sorted(set(self.job.task.sites) - set(self.roster) | set(waiting)):
+            self._fault(state.round, site, "missed-the-end")
+
+    def _note(self, round: int, site: str, direction: str, raw: bytes, *, whole: bool) -> None:
+        file = f"transcript/{round:04d}-{direction}-{site}.safetensors" if whole else None
+        self.directory.record(Message(round, site, direction, len(raw), digest(raw), file), raw if whole else None)
+
+    def _fault(self, round: int, site: str, code: str, why: str = "") -> None:
+        fault = Fault(round, site, clean_code(code))
+        with (self.directory.path / "faults.jsonl").open("a") as file:
+            file.write(json.dumps(asdict(fault), sort_keys=True) + "\n")
+        self.say(f"round {round + 1}: {site} does not count: {fault.code}" + (f" ({why})" if why else ""))
+
+
+def clean_code(code: Any) -> str:
+    """A code that may be printed, whatever came over the wire: short, lower case, letters and dashes."""
+    text = "".join(c for c in str(code)[:CODE_LENGTH].lower() if c.isascii() and (c.isalnum() or c == "-"))
+    return text or "malformed"
+
+
+def faults(directory: RunDirectory) -> list[Fault]:
+    path = directory.path / "faults.jsonl"
+    return [Fault(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,0 +1,125 @@
+"""Child processes: quiet, dying with their parent, and found again by their pid files. Light to import."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from prismfl.engines.flower_guard import quiet_environment
+from prismfl.errors import PrismError, UserError
+
+STOP_SECONDS = 5.0
+"""Flower's processes may wait in a retry for as long as they like; they hold nothing that must be saved."""
+
+
+class ProcessError(PrismError):
+    """A process of the federation did not start, or died."""
+
+    code = "process"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        if Path("/proc/self").exists():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+    return state != "Z"
+
+
+def pid_of(path: Path) -> int | None:
+    """The running process that a pid file names."""
+    try:
+        pid = int(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if is_running(pid) else None
+
+
+def split_address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"Expected a server as HOST:PORT, got '{address}'.")
+    return host.strip("[]"), int(port)
+
+
+def environment(home: Path) -> dict[str, str]:
+    found = quiet_environment(str(home))
+    found["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{found.get('PATH', '')}"
+    return found
+
+
+def guarded(function: str) -> list[str]:
+    return [sys.executable, "-c", f"from prismfl.engines.flower_guard import {function}; {function}()"]
+
+
+def beside_python(command: str) -> str:
+    path = Path(sys.executable).parent / command
+    if not path.exists():
+        raise UserError(f"Flower is not installed ({command} is missing): pip install 'prismfl[flower]'.")
+    return str(path)
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    # Without this, a server or site that is killed outright would leave its Flower processes behind.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def wait(process: subprocess.Popen[bytes]) -> int | None:
+    """The child's exit code, or None when we were asked to stop (the child is then stopped as well)."""
+    stopped = False
+
+    def stop(signum: int, frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        while not stopped and process.poll() is None:
+            time.sleep(0.2)
+        if stopped:
+            end(process)
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    return None if stopped else process.returncode
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,251 @@
+"""A site's side of a federation: the server asks, the site decides.
+
+Every request passes the same checks in the same order: version and digest, name, allow-lists, unit and shape, the
+ledger with its cap, and where the site wants it a person. Whatever goes wrong, only a code leaves; the words stay in
+the site's own log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from prismfl import runtime
+from prismfl.atomic import write_atomically
+from prismfl.boundary import Records, Release
+from prismfl.data import DATASETS, Dataset, load, load_path, partition
+from prismfl.engines.remote import Answer, Request
+from prismfl.errors import PrismError
+from prismfl.federation.description import check_description, job_of, schema_of, spec_of
+from prismfl.federation.egress import Approvals, EgressLog
+from prismfl.federation.names import RefusedError
+from prismfl.federation.site_config import SiteConfig, load_site
+from prismfl.method import State
+from prismfl.payloads import JsonDict, decode, encode
+from prismfl.privacy.cost import Cost
+from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.rounds import Host, Job, Memory, adopt_step, site_step
+from prismfl.transcript import digest
+
+APPROVAL_MARGIN = 10.0
+"""Seconds before the round's deadline at which a site stops waiting for a person."""
+
+
+@lru_cache(maxsize=1)
+def named(data: str, data_dir: str | None, subset: int | None) -> Dataset:
+    """A named data set, read once: the processes of a site are forked from one that has it."""
+    return load(data, data_dir=data_dir, subset=subset)
+
+
+@dataclass(frozen=True)
+class Office:
+    """One site, as its folder says."""
+
+    folder: Path
+    config: SiteConfig
+
+    @classmethod
+    def open(cls, folder: Path) -> Office:
+        return cls(folder, load_site(folder))
+
+    def preload(self) -> None:
+        """Read what every answer will need."""
+        if self.config.data in DATASETS:
+            named(self.config.data, self.config.data_dir, None)
+
+    def answer(self, request: Request) -> Answer:
+        """What the site says to a request. Never raises: a mistake becomes a code."""
+        run = str(request.job.get("run", ""))[:80]
+        try:
+            return self._answer(request)
+        except PrismError as error:
+            code, words = error.code, str(error)
+        except Exception as error:  # the border of the site: whatever a method or a record provokes stays inside
+            code, words = "internal", f"{type(error).__name__}: {error}"
+        self._log().error("run %s, %s, round %d: %s: %s", run, request.kind, request.round, code, words)
+        self._egress.word(run, request.round, code)
+        return Answer("code", code=code, site=self.config.name)
+
+    @property
+    def _egress(self) -> EgressLog:
+        return EgressLog(self.folder)
+
+    def _answer(self, request: Request) -> Answer:
+        check_description(request.job)
+        self._admit(request.job)
+        runtime.tune()
+        if request.kind == "hello":
+            self._host(job_of(request.job), request.job)
+            self._egress.word(str(request.job["run"]), request.round, "ready")
+            return Answer("ready", site=self.config.name)
+        job = job_of(request.job)
+        host = self._host(job, request.job)
+        items, header = decode(request.state)
+        state = State(int(header["round"]), items, str(header["phase"]))
+        if state.round != request.round:
+            raise RefusedError(
+                "config-mismatch", f"The state is of round {state.round}, the request of {request.round}."
+            )
+        if request.kind == "round":
+            return Answer("release", site=self.config.name, body=self._release(job, state, host, request.seconds))
+        self._finish(job, state, host)
+        return Answer("done", site=self.config.name)
+
+    # What this site allows
+
+    def _admit(self, description: JsonDict) -> None:
+        """Checks that need no record: the name, the config's digest, the method."""
+        config = self.config
+        if config.name not in description["sites"]:
+            raise RefusedError("unknown-site", f"The run has no site named '{config.name}'.")
+        if config.configs and description["digest"] not in config.configs:
+            raise RefusedError("config-not-allowed", f"Config {description['digest'][:16]} is not in `configs`.")
+        known = self._run_folder(str(description["run"])) / "job.json"
+        if known.exists() and json.loads(known.read_text())["digest"] != description["digest"]:
+            raise RefusedError("config-mismatch", "This run started with another config; a change is a new run.")
+        method = str(description["config"].get("method"))
+        if method not in config.methods:
+            raise RefusedError("method-not-allowed", f"Method '{method}' is not in `methods` of site.toml.")
+
+    def _allow_releases(self, job: Job) -> None:
+        kinds = {kind.kind for kind in job.method.leaves.values()}
+        refused = sorted(kinds - set(self.config.releases))
+        if refused:
+            raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
+        if job.task.unit != self.config.unit and job.method.guarantee == "site":
+            raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {self.config.unit}.")
+
+    def _host(self, job: Job, description: JsonDict) -> Host:
+        """The site's own records, ledger and memory, with the whole plan reserved."""
+        self._allow_releases(job)
+        folder = self._run_folder(job.run)
+        ledger = Ledger.open(self.folder / "ledger.sqlite")
+        load_records = self._records(description)
+        note = folder / "job.json"
+        if note.exists():
+            dataset = str(json.loads(note.read_text())["dataset"])
+        else:
+            dataset = self._declare(ledger, job, load_records)
+            client_level = job.method.guarantee == "client"
+            plan = Cost.non_private(job.task.unit, job.task.relation) if client_level else job.plan()
+            ledger.reserve(job.run, dataset, plan)
+            note_words = {"digest": description["digest"], "dataset": dataset, "description": description}
+            write_atomically(note, json.dumps(note_words, indent=2, sort_keys=True).encode())
+        deployed = self.config.noise == "operating-system"
+        return Host(self.config.name, load_records, ledger, dataset, Memory(folder / "memory"), deployed=deployed)
+
+    def _declare(self, ledger: Ledger, job: Job, records: Callable[[], Records]) -> str:
+        config = self.config
+        cap = None
+        if config.cap != "none":
+            cap = Cap(config.cap, config.delta, config.unit, job.task.relation)
+        found = records()
+        x, y = found.x.numpy(), found.y.numpy()
+        raw = (x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y)))
+        part = "" if config.part is None else f"/{config.part}"
+        dataset = ledger.dataset(f"{config.data}{part}", records=raw)
+        ledger.set_cap(dataset, cap)  # site.toml is the site's own word; a change is logged in the chain
+        return dataset
+
+    def _records(self, description: JsonDict) -> Callable[[], Records]:
+        config = self.config
+
+        def take() -> Records:
+            dataset = self._read(description)
+            told = spec_of(description)
+            if (dataset.spec.shape, dataset.spec.classes) != (told.shape, told.classes):
+                raise RefusedError(
+                    "schema-mismatch",
+                    f"The run declares {told.shape} and {len(told.classes)} classes, the data has {dataset.spec.shape} "
+                    f"and {len(dataset.spec.classes)}.",
+                )
+            rows = np.arange(len(dataset.y_train))
+            if config.part is not None:
+                labels, classes = dataset.y_train.numpy(), len(dataset.spec.classes)
+                rows = partition(labels, config.parts, split=config.split, seed=config.seed, classes=classes)[
+                    config.part
+                ]
+            index = torch.from_numpy(np.asarray(rows))
+            unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
+            return Records(dataset.x_train[index], dataset.y_train[index], unit)
+
+        return take
+
+    def _read(self, description: JsonDict) -> Dataset:
+        config = self.config
+        if config.data in DATASETS:
+            return named(config.data, config.data_dir, description["config"].get("subset"))
+        path, told = Path(config.data), spec_of(description)
+        unit = None if config.unit in ("record", "client") else config.unit
+        if told.kind == "table":
+            schema = config.schema_file or schema_of(description)
+            return load_path(path, label=config.label, schema=schema, unit=unit)
+        channels, height, _ = told.shape
+        if path.suffix == ".npz":
+            return load_path(path, classes=told.classes, unit=unit)
+        return load_path(path, classes=told.classes, image_size=height, channels=channels)
+
+    # What leaves, and when
+
+    def _release(self, job: Job, state: State, host: Host, seconds: float) -> bytes:
+        self._confirm(job, host, before=state.round - 1)
+        raw = self._sent_before(job, host, state.round) or site_step(job, state, host)
+        release = Release.decode(raw)
+        if self.config.approval:
+            approvals = Approvals(self.folder)
+            name = approvals.hold(release, job.task.classes)
+            decision = approvals.wait(name, max(0.0, seconds - APPROVAL_MARGIN))
+            if decision != "approved":
+                code = "denied" if decision == "denied" else "held"
+                raise RefusedError(code, f"Release {name} is {decision}; it stays charged.")
+        self._egress.release(release, raw)
+        return raw
+
+    def _sent_before(self, job: Job, host: Host, round: int) -> bytes | None:
+        """The copy of a release whose bytes have left the ledger, if it is what was charged for."""
+        release_id = f"{job.run}/{host.name}/{round}"
+        charge = next((c for c in host.ledger.charges(run=job.run) if c.release == release_id), None)
+        if charge is None or not charge.confirmed:
+            return None
+        raw = self._egress.copy(job.run, round)
+        if raw is None or charge.digest != digest(raw):
+            raise RefusedError("release-lost", f"Round {round + 1} was released before and its copy is gone.")
+        return raw
+
+    def _confirm(self, job: Job, host: Host, *, before: int) -> None:
+        """Drop the ledger's copy of what both of the server's checkpoints have behind them."""
+        for charge in host.ledger.charges(run=job.run):
+            if not charge.confirmed and int(charge.release.rsplit("/", 1)[1]) < before:
+                host.ledger.confirm(charge.release)
+
+    def _finish(self, job: Job, state: State, host: Host) -> None:
+        """The end of the run: keep the final state, make the site's own model, close the account."""
+        folder = self._run_folder(job.run)
+        write_atomically(folder / "final.safetensors", encode(state.items, {"round": state.round}))
+        own = adopt_step(job, state, host)
+        if own:
+            write_atomically(folder / "own.safetensors", encode(own, {"round": state.round}))
+        self._confirm(job, host, before=state.round)
+        host.ledger.close(job.run)
+        self._egress.word(job.run, state.round, "done")
+
+    def _run_folder(self, run: str) -> Path:
+        return self.folder / "runs" / run.replace(":", "-")
+
+    def _log(self) -> logging.Logger:
+        log = logging.getLogger(f"prismfl.site.{self.folder}")
+        if not log.handlers:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handler = RotatingFileHandler(self.folder / "site.log", maxBytes=1_000_000, backupCount=3)
+            handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            log.addHandler(handler)
+            log.propagate = False
+        return log

@@ -1,0 +1,95 @@
+"""What a site has decided for itself: its data, its cap, and what may leave. `site.toml`, read by nobody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from prismfl.config import read, validate
+from prismfl.errors import UserError
+from prismfl.federation.names import check_name
+
+FILE = "site.toml"
+
+
+class SiteConfig(BaseModel):
+    """The whole of `site.toml`. Nothing here can be changed from outside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="how the federation knows this site; lower-case letters, digits, dashes")
+    data: str = Field(description="a data set's name, or a path to this site's own records")
+    data_dir: str | None = Field(None, description="where the files of named data sets lie")
+    part: int | None = Field(None, ge=0, description="for trials: this site holds part 0, 1, ... of a named data set")
+    parts: int = Field(1, ge=1, description="for trials: into how many parts the named data set is split")
+    split: str = Field("iid", description="for trials: how the named data set is split")
+    seed: int = Field(0, description="for trials: the split's seed")
+    label: str | None = Field(None, description="label column of a CSV or Parquet file")
+    schema_file: str | None = Field(None, description="declared columns of a table")
+    unit: str = Field("record", description="what is protected: record, or an id column such as patient_id")
+    cap: float | Literal["none"] = Field(1.0, description='most epsilon that may ever be spent; "none" asks for no DP')
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of the cap")
+    methods: list[str] = Field(description="methods that may run here")
+    releases: list[str] = Field(
+        description="kinds of release that may leave: weights, gradient, statistics, synthetic-set, synthesizer"
+    )
+    configs: list[str] = Field([], description="digests of the only run configs that may run here; empty allows any")
+    approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
+    noise: Literal["operating-system", "seeded"] = Field(
+        "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'
+    )
+
+
+def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
+    """The site in a folder, checked: a mistake is found here, before any server is called.
+
+    Not `thorough` leaves out the names of methods, whose import takes seconds.
+    """
+    if not (folder / FILE).is_file():
+        raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl site init {folder} --name NAME --data DATA.")
+    found: SiteConfig = validate(SiteConfig, read(folder / FILE), str(folder / FILE))
+    return check_site(found, thorough=thorough)
+
+
+def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
+    from prismfl.data import DATASETS
+
+    check_name(config.name)
+    if thorough:
+        _check_lists(config)
+    if config.cap != "none" and not 0 < config.cap < float("inf"):
+        raise UserError(f'Expected cap > 0 or "none" in {FILE}, got {config.cap}.')
+    if config.data not in DATASETS and not Path(config.data).exists():
+        raise UserError(f"The data '{config.data}' of {FILE} is neither a data set's name nor a path that exists.")
+    if config.part is not None and (config.part >= config.parts or config.data not in DATASETS):
+        raise UserError(f"Expected part < parts = {config.parts} of a named data set in {FILE}, got {config.part}.")
+    return config
+
+
+def _check_lists(config: SiteConfig) -> None:
+    from prismfl.methods import METHODS
+    from prismfl.payloads import KINDS
+
+    for what, given, known in (("method", config.methods, METHODS), ("release", config.releases, KINDS)):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise UserError(f"Unknown {what} '{unknown[0]}' in {FILE}; known: {', '.join(known)}.")
+
+
+def as_toml(config: BaseModel) -> str:
+    """A commented TOML file of a flat config; what is not set stays as a comment."""
+    lines = []
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        lines.append(f"# {field.description}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    # JSON text, whole numbers, booleans and lists of text are TOML as they are; 1e-05 is a TOML float as well.
+    return repr(value) if isinstance(value, float) else json.dumps(value)

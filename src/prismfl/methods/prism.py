@@ -1,0 +1,397 @@
+"""PRISM: public images are optimised to match differentially private feature statistics (one shot).
+
+Paper: PRISM-FL (abstract). What leaves a site, once: noisy sums over its records, by class, of features made from
+public images only (a bank of random networks, a dictionary of public patches), a noisy count, and the noisy pooled
+second moment of the patch features; one Gaussian release of sensitivity 1. Everything after it is post-processing at
+the server: a closed-form head, public images moved until their features meet the released means, soft labels by the
+head, and a fresh network trained on them. Differs from the abstract: the features come from public images instead of a
+DP-SGD model (`prism-local` has the DP-SGD share), and statistics travel, pooled before the synthesis (`prism-local`
+sends the images themselves).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch.nn import functional as F
+
+from prismfl.method import DPSettings, Inbox, Items, Method, Shapes, Site, State, Task
+from prismfl.models.augment import affine, crops
+from prismfl.models.classifier import Params, build
+from prismfl.models.distil import balanced_weights, distil
+from prismfl.models.matching import match_images
+from prismfl.models.patches import Frame, Patches, fit_frame, learn_patches
+from prismfl.models.random_nets import RandomNet, random_nets
+from prismfl.payloads import Statistics, SyntheticSet, Weights
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+
+class HeadConfig(DPSettings):
+    """What is released and how the closed-form head reads it."""
+
+    networks: int = Field(32, ge=0, description="random networks whose class means are released")
+    network_width: int = Field(16, ge=1)
+    network_features: int = Field(64, ge=1, description="features of each random network")
+    atoms: int = Field(128, ge=1, description="size of the public patch dictionary")
+    patch: int = Field(5, ge=2, description="side of a patch in pixels")
+    patch_stride: int = Field(1, ge=1)
+    pool: int = Field(3, ge=1, description="patch codes are averaged over pool x pool fields")
+    colour: int = Field(8, ge=0, description="coarse colour image of this side beside the codes (colour images only)")
+    rank: int = Field(256, ge=1, description="leading public directions kept of the patch features")
+    covariance: int = Field(256, ge=0, description="leading directions whose second moment is released")
+    power: float = Field(0.4, ge=0, le=0.5, description="flattening of the public spectrum before the clip")
+    quantile: float = Field(0.0, ge=0, le=1, description="the clip sits at this quantile of the public norms")
+    share_networks: float = Field(0.3, ge=0, description="share of the squared sensitivity: random networks")
+    share_means: float = Field(0.2, ge=0, description="the same: means of patch features")
+    share_covariance: float = Field(0.45, ge=0, description="the same: second moments")
+    share_count: float = Field(0.05, gt=0, description="the same: counts")
+    ridge: float = Field(0.3, gt=0, description="ridge of the head: in noise levels (released) or public variances")
+    bank_seed: int = Field(0, description="seed of the public networks and patches")
+
+
+class Config(HeadConfig):
+    images: int = Field(50, ge=1, description="synthetic images a class")
+    steps: int = Field(300, ge=0, description="matching steps")
+    per_step: int = Field(4, ge=1, description="random networks asked a step")
+    image_lr: float = Field(0.3, gt=0)
+    closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
+    labels: Literal["soft", "hard"] = Field("soft", description="labels of the synthetic images")
+    copies: int = Field(12, ge=1, description="augmented copies of each synthetic image that are labelled")
+    mixed: float = Field(0.5, ge=0, le=1, description="share of the copies that blend two images")
+    public_copies: int = Field(0, ge=0, description="crops of each public image that are labelled and used as well")
+    temperature: float = Field(1.0, gt=0, description="of the soft labels")
+    train_steps: int = Field(800, ge=1, description="training steps of the fresh network")
+    train_batch: int = Field(128, ge=1)
+    train_lr: float = Field(2e-3, gt=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Public features: the same on every site and at the server, from public images and a public seed."""
+
+    nets: tuple[RandomNet, ...]
+    patches: Patches
+    frame: Frame
+
+    def coordinates(self, x: torch.Tensor) -> torch.Tensor:
+        # Few images at a time: the maps of patch codes then stay in the processor's cache.
+        return torch.cat([self.frame(self.patches(part)) for part in x.split(64)])
+
+    @property
+    def rank(self) -> int:
+        return self.frame.basis.shape[1]
+
+
+@dataclass(frozen=True)
+class _Public:
+    """Public images as a dictionary key: compared by content."""
+
+    digest: int
+    images: torch.Tensor
+
+    def __hash__(self) -> int:
+        return self.digest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Public) and self.digest == other.digest
+
+
+def encoder(cfg: HeadConfig, task: Task) -> Encoder:
+    assert task.public is not None
+    images = task.public.to(task.device)
+    public = _Public(hash(images.cpu().numpy().tobytes()), images)
+    return _encoder(HeadConfig(**{k: getattr(cfg, k) for k in HeadConfig.model_fields}), public)
+
+
+@lru_cache(maxsize=2)
+def _encoder(cfg: HeadConfig, public: _Public) -> Encoder:
+    key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
+    nets = random_nets(
+        images[:1500], count=cfg.networks, width=cfg.network_width, features=cfg.network_features, key=key.child("nets")
+    )
+    side = min(cfg.patch, images.shape[2] - 1)
+    patches = learn_patches(
+        images[:4000],
+        atoms=cfg.atoms,
+        side=side,
+        stride=cfg.patch_stride,
+        pool=cfg.pool,
+        colour=min(cfg.colour, images.shape[2]),
+        key=key.child("patches"),
+    )
+    with torch.no_grad():
+        features = torch.cat([patches(part) for part in images[:6000].split(250)])
+    return Encoder(nets, patches, fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each block of a record's vector lies and how much of the sensitivity it takes. Squared factors sum to 1."""
+
+    rank: int
+    second: int
+    networks: int
+    features: int
+    means: float
+    moment: float
+    nets: float
+    count: float
+
+    @property
+    def width(self) -> int:
+        return self.rank + self.networks * self.features + 1
+
+
+def layout(cfg: HeadConfig, rank: int) -> Layout:
+    second = min(cfg.covariance, rank)
+    shares = (
+        cfg.share_means,
+        cfg.share_covariance if second else 0.0,
+        cfg.share_networks if cfg.networks else 0.0,
+        cfg.share_count,
+    )
+    means, moment, nets, count = (math.sqrt(s / sum(shares)) for s in shares)
+    return Layout(rank, second, cfg.networks, cfg.network_features, means, moment, nets, count)
+
+
+def public_rank(cfg: HeadConfig, task: Task) -> int:
+    """How many directions there are: as many as asked, or as the dictionary has features."""
+    colour = 3 * min(cfg.colour, task.shape[1]) ** 2 if task.shape[0] == 3 and cfg.colour else 0
+    return min(cfg.rank, 2 * cfg.atoms * cfg.pool**2 + colour)
+
+
+def record_rows(enc: Encoder, plan: Layout, x: torch.Tensor) -> torch.Tensor:
+    """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
+    with torch.no_grad():
+        blocks = [plan.means * enc.coordinates(x)]
+        blocks += [plan.nets / math.sqrt(plan.networks) * net(x) for net in enc.nets]
+        return torch.cat([*blocks, torch.full((len(x), 1), plan.count, device=x.device)], 1)
+
+
+def release_statistics(cfg: HeadConfig, site: Site) -> Statistics:
+    """The one noisy answer that a site gives."""
+    enc = encoder(cfg, site.task)
+    plan = layout(cfg, enc.rank)
+    # The door forms scale * q q' from the row's own scaled entries, hence the division by their factor squared.
+    scale = plan.moment / plan.means**2 if plan.second else 0.0
+    sums, moment = site.records.noisy_moments(
+        lambda x, y: record_rows(enc, plan, x), second=plan.second, scale=scale, bound=1.0, sigma=cfg.noise
+    )
+    return Statistics({"sums": sums, "moment": moment})
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """What the server reads out of all releases."""
+
+    counts: torch.Tensor
+    means: torch.Tensor
+    nets: torch.Tensor
+    within: torch.Tensor
+    level: float
+
+
+def pool(cfg: HeadConfig, plan: Layout, releases: Sequence[Mapping[str, torch.Tensor]], enc: Encoder) -> Pooled:
+    """Class means and the within-class covariance, by noisy counts only.
+
+    A site's sums for a class are left out where its noisy count could be noise alone (below two standard deviations),
+    unless that is so at every site. Counts are floored at 1.
+    """
+    sums = torch.stack([r["sums"] for r in releases])
+    counts = sums[:, :, -1] / plan.count
+    keep = counts > 2.0 * cfg.noise / plan.count
+    keep = keep | ~keep.any(0, keepdim=True)
+    count = (counts * keep).sum(0).clamp_min(1.0)
+    total = (sums[:, :, :-1] * keep[:, :, None]).sum(0) / count[:, None]
+    means = total[:, : plan.rank] / plan.means
+    nets = total[:, plan.rank :].reshape(len(count), plan.networks, plan.features) * (
+        math.sqrt(plan.networks) / max(plan.nets, 1e-9)
+    )
+    within = torch.diag(enc.frame.values.cpu())
+    level = 0.0
+    if plan.second:
+        second = sum(r["moment"] for r in releases) / plan.moment / count.sum()
+        lead = means[:, : plan.second]
+        level = cfg.noise * math.sqrt(2.0 * plan.second * len(releases)) / plan.moment / float(count.sum())
+        within[: plan.second, : plan.second] = second - (lead.T * (count / count.sum())) @ lead
+    return Pooled(count, means, nets, within, level)
+
+
+def lda_head(cfg: HeadConfig, plan: Layout, pooled: Pooled) -> dict[str, torch.Tensor]:
+    """Linear discriminant from the released means; its covariance is the released one where that exists."""
+    values, vectors = torch.linalg.eigh(pooled.within.double())
+    floor = cfg.ridge * (pooled.level if plan.second else float(values.mean())) + 1e-4 * float(values[-1])
+    precision = vectors @ torch.diag(1.0 / (values.clamp_min(0.0) + floor)) @ vectors.T
+    weight = (precision @ pooled.means.double().T).float()
+    return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}
+
+
+def head_scores(enc: Encoder, head: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        parts = [
+            enc.coordinates(part) @ head["weight"].to(x.device) + head["bias"].to(x.device) for part in x.split(250)
+        ]
+        return torch.cat(parts)
+
+
+def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+    """`images` public images a declared class, moved until they match; as the uint8 values that would travel."""
+    assert task.public is not None
+    classes = len(task.classes)
+    labels = torch.arange(classes, device=task.device).repeat_interleave(cfg.images)
+    seeds = task.public[_draw(len(task.public), len(labels), key.child("seeds"))].to(task.device)
+    if cfg.steps and enc.nets:
+        seeds = match_images(
+            enc.nets,
+            pooled.nets.to(task.device),
+            seeds=seeds,
+            labels=labels,
+            steps=cfg.steps,
+            per_step=min(cfg.per_step, cfg.networks),
+            lr=cfg.image_lr,
+            closeness=cfg.closeness,
+            key=key.child("match"),
+        )
+    return (seeds.clamp(0, 1) * 255).round().to(torch.uint8), labels
+
+
+def _draw(available: int, wanted: int, key: Key) -> torch.Tensor:
+    """Different public images as long as there are enough, then again from the start."""
+    order = torch.randperm(available, generator=key.torch())
+    return order.repeat(-(-wanted // available))[:wanted]
+
+
+def training_set(
+    cfg: Config,
+    task: Task,
+    enc: Encoder,
+    head: Mapping[str, torch.Tensor],
+    *,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    key: Key,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Augmented copies of the synthetic images and crops of public ones, with labels and draw weights."""
+    classes, colour = len(task.classes), task.shape[0] == 3
+    generator = key.torch(task.device)
+    copies, hard = [], y.repeat(cfg.copies)
+    for i in range(cfg.copies):
+        copy = affine(x, generator, flip=colour)
+        if i < round(cfg.mixed * cfg.copies) and cfg.labels == "soft":
+            other = torch.randperm(len(x), generator=generator, device=task.device)
+            part = torch.rand(len(x), 1, 1, 1, generator=generator, device=task.device)
+            copy = part * copy + (1 - part) * copy[other]
+        copies.append(copy)
+    pictures = torch.cat(copies)
+    if cfg.labels == "hard":
+        labels = F.one_hot(hard, classes).float()
+        return pictures, labels, torch.ones(len(pictures))
+    labels = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
+    weights = torch.ones(len(pictures))
+    if cfg.public_copies:
+        assert task.public is not None
+        shown = torch.cat(
+            [crops(task.public.to(task.device), least=0.5, generator=generator) for _ in range(cfg.public_copies)]
+        )
+        scores = head_scores(enc, head, shown)
+        guessed = F.softmax((scores - scores.mean(0)) / cfg.temperature, 1)
+        balance = balanced_weights(guessed).cpu()
+        pictures, labels = torch.cat([pictures, shown]), torch.cat([labels, guessed])
+        # Half of the draws go to each kind, however many images it has.
+        weights = torch.cat([weights / weights.sum(), balance / balance.sum()])
+    return pictures, labels, weights
+
+
+def train_fresh(
+    cfg: Config,
+    task: Task,
+    enc: Encoder,
+    head: Mapping[str, torch.Tensor],
+    *,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    key: Key,
+) -> Params:
+    """A new network of the task's kind that has seen nothing but the synthetic set."""
+    pictures, labels, weights = training_set(cfg, task, enc, head, x=x, y=y, key=key.child("set"))
+    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
+    return distil(
+        classifier,
+        params,
+        x=pictures,
+        y=labels,
+        weights=weights,
+        steps=cfg.train_steps,
+        batch=cfg.train_batch,
+        lr=cfg.train_lr,
+        colour=task.shape[0] == 3,
+        key=key.child("train"),
+    )
+
+
+def init(cfg: HeadConfig, task: Task, key: Key) -> Items:
+    return {}
+
+
+def client(cfg: HeadConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    return {"statistics": release_statistics(cfg, site)}, {}
+
+
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    enc = encoder(cfg, task)
+    plan = layout(cfg, enc.rank)
+    pooled = pool(cfg, plan, [items["statistics"].tensors for _, items in sorted(inbox.items())], enc)
+    head = lda_head(cfg, plan, pooled)
+    x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
+    params = train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
+    return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
+
+
+def plan(cfg: HeadConfig, task: Task) -> Cost:
+    return task.gaussian(cfg.noise, times=cfg.rounds)
+
+
+def shapes(cfg: HeadConfig, task: Task) -> Shapes:
+    form = layout(cfg, public_rank(cfg, task))
+    return {
+        "statistics": {
+            "moment": ("float32", (form.second, form.second)),
+            "sums": ("float32", (len(task.classes), form.width)),
+        }
+    }
+
+
+TINY = {
+    "networks": 3,
+    "network_width": 4,
+    "network_features": 8,
+    "atoms": 6,
+    "patch": 3,
+    "pool": 2,
+    "rank": 12,
+    "covariance": 8,
+}
+
+METHOD = Method(
+    name="prism",
+    summary="public images matched to noisy feature statistics; a fresh model trained on them",
+    paper="PRISM-FL (abstract)",
+    settings=Config,
+    leaves={"statistics": Statistics},
+    guarantee="site",
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
+    needs_public=True,
+    kinds=("image",),
+    tiny={**TINY, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
+)

@@ -1,0 +1,146 @@
+"""Generators that may join a pool: how each kind is fitted behind the door, what it releases, how it is sampled.
+
+Every kind asks the door the same number of questions at the same noise and rate, so a mixed pool has one plan. To add
+a kind: a fit, a draw, its tensors' shapes, and a line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from prismfl.boundary import PrivateRecords
+from prismfl.errors import UserError
+from prismfl.models import beta_vae, moments
+from prismfl.models.beta_vae import Params, RecordBound, Shape, build_vae
+from prismfl.models.columns import Columns
+from prismfl.models.moments import Queries
+from prismfl.rng import Key
+
+KINDS = ("ddp-vae", "dp-gaussian")
+Described = dict[str, tuple[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Public settings of a fit. `start` of the queries go to noisy moments, the rest to gradients."""
+
+    queries: Queries
+    start: int
+    beta: float
+    clip: float
+    lr: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The public structure of a generator: one network a class, or one for all with the label as a column."""
+
+    kind: str
+    shape: Shape
+    classes: int
+    joint: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UserError(f"Unknown synthesizer '{self.kind}'; choose one of {', '.join(KINDS)}.")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("all",) if self.joint else tuple(str(c) for c in range(self.classes))
+
+    @property
+    def labels(self) -> int:
+        """Places of the label's block inside a record; 0 where each class has its own network, or there is no label."""
+        return self.classes if self.joint and self.classes > 1 else 0
+
+    def full(self) -> Shape:
+        """The structure of one network, with the label's block where it has one."""
+        columns = self.shape.columns
+        if not self.labels:
+            return self.shape
+        block = (columns.width, self.labels)
+        grown = replace(columns, width=columns.width + self.labels, blocks=(*columns.blocks, block))
+        return replace(self.shape, columns=grown, image=None)
+
+    def shapes(self) -> Described:
+        """Names, types and shapes of what leaves; from public numbers only."""
+        shape = self.full()
+        if self.kind == "ddp-vae":
+            one = {k: tuple(v.shape) for k, v in beta_vae.Decoder(shape).state_dict().items()}
+        else:
+            one = {"mean": (shape.columns.width,), "root": (shape.columns.width, shape.columns.width)}
+        return {f"{self.kind}.{part}.{name}": ("float32", size) for part in self.parts for name, size in one.items()}
+
+
+def fit(door: PrivateRecords, recipe: Recipe, training: Training, *, key: Key) -> Params:
+    """One network behind one door: exactly `training.queries.times` questions."""
+    shape = recipe.full()
+    if recipe.kind == "dp-gaussian":
+        return moments.fit_gaussian(door, shape.columns, queries=training.queries, labels=recipe.labels)
+    vae = build_vae(shape, beta=training.beta, key=key.child("network"))
+    first = min(training.start, training.queries.times)
+    if first:
+        queries = replace(training.queries, times=first)
+        begin = moments.start(door, shape.columns, queries=queries, labels=recipe.labels)
+        vae.set_start(begin.loc(shape.columns), begin.scale, mean=begin.mean)
+    steps = replace(training.queries, times=training.queries.times - first)
+    descend(door, RecordBound(vae, _unused, labels=recipe.labels), training, queries=steps, key=key)
+    return {k: v.detach().clone() for k, v in vae.decoder.state_dict().items()}
+
+
+def descend(door: PrivateRecords, loss: RecordBound, training: Training, *, queries: Queries, key: Key) -> None:
+    """DP-Adam: Adam on the door's noisy gradients, which is post-processing. The module's parameters are updated."""
+    vae = loss.module
+    assert isinstance(vae, beta_vae.BetaVAE)
+    leaves = list(vae.parameters())
+    optimiser = torch.optim.Adam(leaves, lr=training.lr)
+    for i in range(queries.times):
+        gradient = door.noisy_gradient(
+            loss,
+            {k: p.detach() for k, p in vae.named_parameters()},
+            batch=queries.batch(door),
+            clip=training.clip,
+            sigma=queries.sigma,
+            extra=lambda generator, n: (torch.randn(n, vae.shape.latent, generator=generator),),
+            key=key.child("code", i),
+        )
+        for name, p in vae.named_parameters():
+            p.grad = gradient[name]
+        optimiser.param_groups[0]["lr"] = training.lr * (1 - i / queries.times)
+        optimiser.step()
+
+
+def draw(
+    recipe: Recipe, tensors: Mapping[str, torch.Tensor], counts: torch.Tensor, *, key: Key
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records and labels from a release: `counts[c]` of class c, or as many in all from a joint network.
+
+    The structure comes from the recipe, never from what was sent.
+    """
+    xs, ys = [], []
+    for c, part in enumerate(recipe.parts):
+        number = int(counts.sum()) if recipe.joint else int(counts[c])
+        prefix = f"{recipe.kind}.{part}."
+        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        x = _records(recipe, own, number, key.child("draw", part).torch())
+        width = recipe.shape.columns.width
+        xs.append(x[:, :width])
+        ys.append(x[:, width:].argmax(1) if recipe.labels else torch.full((number,), c))
+    return torch.cat(xs), torch.cat(ys)
+
+
+def _records(recipe: Recipe, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
+    shape = recipe.full()
+    if recipe.kind == "dp-gaussian":
+        return moments.draw_gaussian(shape.columns, tensors, count, generator)
+    return beta_vae.draw(shape, tensors, count, generator)
+
+
+def _unused(*_: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("RecordBound computes its own loss.")
+
+
+__all__ = ["KINDS", "Columns", "Queries", "Recipe", "Shape", "Training", "draw", "fit"]

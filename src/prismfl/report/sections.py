@@ -1,0 +1,399 @@
+"""The sections of the report, each from plain facts to HTML. Nothing here computes a number that is not in the facts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from prismfl.report import words
+from prismfl.report.charts import Axis, Series, around, bars, heat, lines, simple_rows
+from prismfl.report.tables import size_words
+
+Facts = Mapping[str, Any]
+SHOWN_RELEASES = 12
+LISTED_RELEASES = 600
+LOWEST_RATE = 1e-3
+
+
+def guarantee(facts: Facts) -> str:
+    g = facts["guarantee"]
+    kind = "none" if not g.get("known") or not g["private"] else "full"
+    rows = "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in words.protected(g))
+    limits = "".join(f"<li>{escape(line)}</li>" for line in words.not_protected(g, facts["noise"]))
+    leaves = ", ".join(f"{name} ({kind_})" for name, kind_ in g["leaves"].items()) or "nothing"
+    return (
+        f'<div class="verdict {kind}"><p class="headline">{escape(words.headline(g))}</p>'
+        f"<p>{escape(words.meaning(g))}</p>{_meter(g)}</div>"
+        f'<div class="two"><div><h3>What is protected</h3><dl>{rows}<dt>What leaves a site</dt>'
+        f"<dd>{escape(leaves)}</dd><dt>Noise from</dt><dd>{escape(facts['noise'] or 'not recorded')}</dd></dl></div>"
+        f'<div><h3>What is not protected</h3><ul class="limits">{limits}</ul></div></div>'
+    )
+
+
+def _meter(g: Facts) -> str:
+    """Between a coin and certainty: where the best possible guess lies."""
+    if not g.get("known"):
+        return ""
+    best = 100 * g["allows"]["right_guess"]
+    place = 2 * (best - 50)
+    label = f"Best possible guess whether one {words.unit_words(g['unit'])} was used: {best:.1f} percent"
+    return (
+        f'<div class="meter" role="img" aria-label="{escape(label)}"><div class="rail"><span class="fill" '
+        f'style="width:{place:.1f}%"></span><b style="left:{place:.1f}%">{best:.1f} %</b></div>'
+        '<div class="ends"><span>50 % a coin</span><span>100 % certainty</span></div></div>'
+    )
+
+
+def checks(facts: Facts) -> list[tuple[str, str, str]]:
+    """(state, what, words): pass, fail, open. What a reader would otherwise have to look up."""
+    g, found = facts["guarantee"], []
+    done = facts["run"]["status"] == "finished"
+    found.append(("pass" if done else "fail", "Run finished", facts["run"]["status"]))
+    chain = facts["ledger"]["chain"]
+    entries = sum(row["entries"] for row in chain)
+    found.append(
+        ("pass", "Ledgers verify", f"{len(chain)} ledgers, {entries} entries, chains whole")
+        if chain
+        else ("open", "Ledgers verify", "no ledger could be read")
+    )
+    if g.get("known") and g["private"] and g.get("target") is not None:
+        inside = g["epsilon"] <= g["target"] + 1e-9
+        found.append(("pass" if inside else "fail", "Within the budget", f"{g['epsilon']:.4g} of {g['target']:g}"))
+    elif g.get("known") and not g["private"]:
+        found.append(("fail", "Differential privacy", "none: epsilon is infinite"))
+    found.append(_attack_check(facts["attacks"]))
+    found.append(_audit_check(facts["audits"]))
+    seeded = (facts["noise"] or "").startswith("seeded")
+    if facts["noise"]:
+        found.append(("open" if seeded else "pass", "Noise", facts["noise"]))
+    return found
+
+
+def _attack_check(attacks: Sequence[Facts]) -> tuple[str, str, str]:
+    judged = [a for a in attacks if a.get("within_bound") is not None]
+    if not judged:
+        return "open", "Attacks against the bound", "no attack with a bound was run"
+    broken = [str(a.get("attack", a["name"])) for a in judged if not a["within_bound"]]
+    if broken:
+        return "fail", "Attacks against the bound", f"above what the guarantee allows: {', '.join(broken)}"
+    return "pass", "Attacks against the bound", f"{len(judged)} attacks, none above what the guarantee allows"
+
+
+def _audit_check(audits: Sequence[Facts]) -> tuple[str, str, str]:
+    if not audits:
+        return "open", "Audit", "no audit was run"
+    broken = [str(a.get("audit", a["name"])) for a in audits if a.get("passed") is False]
+    if broken:
+        return "fail", "Audit", f"measured more leakage than claimed: {', '.join(broken)}"
+    return "pass", "Audit", f"{len(audits)} audits, every lower bound below the claim"
+
+
+def check_list(facts: Facts) -> str:
+    signs = {"pass": "✓", "fail": "✗", "open": "–"}
+    said = {"pass": "passed", "fail": "failed", "open": "open"}
+    items = "".join(
+        f'<li class="{state}"><span class="sign" aria-hidden="true">{signs[state]}</span><span><b>{escape(what)}</b>'
+        f'<span class="quiet"> ({said[state]})</span><br>{escape(text)}</span></li>'
+        for state, what, text in checks(facts)
+    )
+    return f'<ul class="checks">{items}</ul>{_missing(facts)}'
+
+
+def _missing(facts: Facts) -> str:
+    if not facts["missing"]:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in facts["missing"])
+    return f'<div class="note"><h3>What is missing from this report</h3><ul>{items}</ul></div>'
+
+
+def releases(facts: Facts) -> str:
+    rows = facts["releases"]
+    if not rows:
+        return "<p>No release is on a ledger: nothing was charged, or the ledgers are not at hand.</p>"
+    head = ["site", "round", "size", "cost", "SHA-256 of the bytes", "arrived"]
+    cells = [
+        [
+            r["site"],
+            str(r["round"]),
+            size_words(r["bytes"]),
+            r["words"],
+            r["digest"],
+            "yes" if r["confirmed"] else "not confirmed",
+        ]
+        for r in sorted(rows, key=lambda r: (r["round"], r["site"]))
+    ]
+    total = sum(r["bytes"] for r in rows)
+    text = f"<p>{len(rows)} releases, {size_words(total)} in all. Each was charged before it left, and can be checked by its digest.</p>"
+    first = _wide(simple_rows(head, cells[:SHOWN_RELEASES]), "releases")
+    if len(cells) <= SHOWN_RELEASES:
+        return text + first
+    rest = _wide(simple_rows(head, cells[SHOWN_RELEASES:LISTED_RELEASES]), "releases")
+    beyond = len(cells) - LISTED_RELEASES
+    more = f"<p>{beyond} further releases are in the JSON twin.</p>" if beyond > 0 else ""
+    count = min(len(cells), LISTED_RELEASES) - SHOWN_RELEASES
+    return f"{text}{first}<details><summary>The other {count} releases</summary>{rest}</details>{more}"
+
+
+def _wide(table: str, kind: str = "") -> str:
+    return f'<div class="scroll {kind}" tabindex="0">{table}</div>'
+
+
+def ledger(facts: Facts) -> str:
+    rows, chain = facts["ledger"]["status"], facts["ledger"]["chain"]
+    if not rows:
+        return _spent(facts) + "<p>The ledgers are not at hand.</p>"
+    table = _wide(simple_rows(list(rows[0]), [[str(v) for v in row.values()] for row in rows]))
+    entries = sum(row["entries"] for row in chain)
+    text = f"<p>{len(chain)} ledgers verified when this page was made: {entries} entries, every hash chain whole.</p>"
+    return f'<div class="pair">{_spent(facts)}<div>{table}{text}</div></div>'
+
+
+def _spent(facts: Facts) -> str:
+    rounds, target = facts["utility"]["rounds"], facts["guarantee"].get("target")
+    points = tuple((float(r["round"]), float(r["epsilon"])) for r in rounds if r.get("epsilon") is not None)
+    if len(points) < 2 or not points[-1][1]:
+        return ""
+    series, top = [Series("spent", points)], points[-1][1]
+    if target is not None:
+        series.append(Series("budget", ((points[0][0], target), (points[-1][0], target)), bound=True))
+        top = max(top, target)
+    axis = Axis("round", points[0][0], points[-1][0])
+    return lines("spent", "Epsilon spent after each round", series, x=axis, y=Axis("epsilon", 0, top * 1.1))
+
+
+def utility(facts: Facts, others: Sequence[Facts]) -> str:
+    """Accuracy on held-out records, beside every other run on this page and beside guessing."""
+    runs = [facts, *others]
+    rows = [(run_name(f), f["utility"]["accuracy"]) for f in runs if f["utility"]["accuracy"] is not None]
+    if not rows:
+        return "<p>This run has no accuracy on record.</p>"
+    bars_ = [(name, value, f"{value:.1f} %") for name, value in rows]
+    if facts["utility"]["classes"]:
+        chance = 100 / facts["utility"]["classes"]
+        bars_.append(("guessing at random", chance, f"{chance:.1f} %"))
+    parts = [bars("accuracy", "Accuracy on held-out records", bars_, label="run", high=100.0)]
+    series = [
+        Series(run_name(f), tuple((float(r["round"]), float(r["accuracy"])) for r in f["utility"]["rounds"]))
+        for f in runs
+        if len(f["utility"]["rounds"]) > 1 and all(r.get("accuracy") is not None for r in f["utility"]["rounds"])
+    ]
+    if series:
+        last = max(s.points[-1][0] for s in series)
+        low, high = around([p[1] for s in series for p in s.points], floor=0, ceiling=100)
+        drawn = lines("learning", "Accuracy after each round", series, x=Axis("round", 1, last), y=Axis("accuracy %", low, high))
+        parts.append(drawn)
+    worst = facts["utility"]["accuracy_min"]
+    if worst is not None and worst != facts["utility"]["accuracy"]:
+        parts.append(f"<p>The sites' own models differ; the worst has {worst:.1f} %.</p>")
+    alone = "" if others else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
+    return f'<div class="pair">{"".join(parts)}</div>{alone}'
+
+
+def run_name(facts: Facts) -> str:
+    g = facts["guarantee"]
+    if not g.get("known"):
+        budget = "ε unknown"
+    elif not g["private"]:
+        budget = "ε = ∞"
+    else:
+        budget = f"ε = {g['epsilon']:.3g}"
+    return f"{facts['setting']['method']}, {budget}"
+
+
+def pictures(facts: Facts) -> str:
+    if not facts["pictures"]:
+        return "<p>No images left the sites in this run.</p>"
+    parts = []
+    for picture in facts["pictures"]:
+        mark = ' class="private"' if picture["private"] else ""
+        label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
+        parts.append(
+            f'<figure{mark}><figcaption>{label}{escape(picture["title"])}</figcaption>'
+            f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
+        )
+    return f'<div class="pair">{"".join(parts)}</div>'
+
+
+def partition(facts: Facts) -> str:
+    split = facts["partition"]
+    if not split:
+        return (
+            "<p>How the records lie at the sites is theirs to know, so it is not in this edition. "
+            "Where it may be seen: <code>prismfl report RUN --on-site</code>.</p>"
+        )
+    return heat(split["title"], split["classes"], [(row["site"], row["counts"]) for row in split["rows"]])
+
+
+def attacks(facts: Facts) -> str:
+    found = facts["attacks"]
+    if not found:
+        return "<p>No attack was run on this run. <code>prismfl attack RUN</code> does, and the next report shows it.</p>"
+    member = [a for a in found if a.get("roc")]
+    parts = []
+    if member:
+        parts += ['<div class="pair">', _roc(member), _aucs(member, facts["guarantee"]), "</div>", _member_table(member)]
+    rest = [a for a in found if not a.get("roc")]
+    if rest:
+        parts.append(_wide(simple_rows(["attack", "outcome"], [[_attack_name(a), _outcome(a)] for a in rest])))
+    return "".join(parts)
+
+
+def _attack_name(attack: Facts) -> str:
+    return str(attack.get("attack", attack["name"]))
+
+
+def _roc(member: Sequence[Facts]) -> str:
+    series = [Series(_attack_name(a), _log_points(a["roc"])) for a in member[:5]]
+    limit = next((a["bound"] for a in member if a.get("bound")), None)
+    if limit:
+        series.append(Series("what the guarantee allows", _log_points(limit), bound=True))
+    axis = Axis("false-positive rate", LOWEST_RATE, 1.0, log=True)
+    return lines("roc", "Members found against false alarms", series, x=axis, y=Axis("true-positive rate", LOWEST_RATE, 1.0, log=True))
+
+
+def _log_points(curve: Facts) -> tuple[tuple[float, float], ...]:
+    """The part of a curve that a log-log plot can show."""
+    pairs = [(max(float(f), LOWEST_RATE), float(t)) for f, t in zip(curve["fpr"], curve["tpr"])]
+    kept = {f: max(t, LOWEST_RATE) for f, t in pairs}  # later points at one rate are the higher ones
+    return tuple(sorted(kept.items()))
+
+
+def _aucs(member: Sequence[Facts], g: Facts) -> str:
+    rows = [(_attack_name(a), a["auc"], f"{a['auc']:.3f}") for a in member]
+    if g.get("known"):
+        allowed = g["allows"]["auc"]
+        rows.append(("most that the guarantee allows", allowed, f"{allowed:.3f}"))
+    return bars("auc", "Area under the curve (0.5: no better than a coin)", rows, label="attack", high=1.0)
+
+
+def _member_table(member: Sequence[Facts]) -> str:
+    head = ["attack", "AUC (95 % interval)", "found at 1 % alarms", "found at 0.1 % alarms", "control", "verdict"]
+    rows = []
+    for a in member:
+        rates = {r["fpr"]: f"{100 * r['tpr']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f})" for r in a["rates"]}
+        control = a.get("control") or {}
+        verdict = {True: "within the bound", False: "ABOVE the bound", None: "no bound"}[a.get("within_bound")]
+        rows.append(
+            [
+                _attack_name(a),
+                f"{a['auc']:.3f} ({a['auc_low']:.3f} to {a['auc_high']:.3f})",
+                rates.get(0.01, "-"),
+                rates.get(0.001, "-"),
+                f"AUC {control['auc']:.3f}" if "auc" in control else "-",
+                verdict,
+            ]
+        )
+    note = (
+        "<p class='quiet'>The control is the same attack on a model or set that memorises: it must succeed, or the "
+        "attack's failure here would say nothing.</p>"
+    )
+    return _wide(simple_rows(head, rows)) + note
+
+
+def _outcome(attack: Facts) -> str:
+    """A line for attacks of other kinds: their plain words, or their single values."""
+    if attack.get("unreadable"):
+        return "the result file is damaged"
+    for key in ("words", "reason", "summary"):
+        if attack.get(key):
+            return str(attack[key])
+    flat = {k: v for k, v in attack.items() if k not in ("name", "attack") and isinstance(v, (int, float, str, bool))}
+    return ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in flat.items()) or "-"
+
+
+def audit(facts: Facts) -> str:
+    found = facts["audits"]
+    if not found:
+        return "<p>No audit was run. <code>prismfl audit RUN</code> measures the leakage from below and must not exceed the claim.</p>"
+    head = ["audit", "claimed epsilon", "measured, at least", "control without noise", "verdict"]
+    rows = [
+        [
+            str(a.get("audit", a["name"])),
+            _epsilon(a.get("claimed")),
+            _epsilon(a.get("lower")),
+            _epsilon(a.get("control")),
+            "passed" if a.get("passed") else "FAILED",
+        ]
+        for a in found
+    ]
+    chart = ""
+    for a in found[:1]:
+        values = [("measured lower bound", a.get("lower")), ("claimed", a.get("claimed")), ("control", a.get("control"))]
+        shown = [(n, float("inf") if v is None else float(v), _epsilon(v)) for n, v in values]
+        chart = bars("audit-bars", "Epsilon: measured, claimed, and with the noise switched off", shown, label="what")
+    text = (
+        "<p>Marked records were put in or left out by a coin, the method was run, and an attacker who sees every noisy "
+        "answer guessed which. From the number of right guesses follows an epsilon that the method cannot be below, "
+        "with 95 % confidence.</p>"
+    )
+    return f'{text}<div class="pair">{chart}<div>{_wide(simple_rows(head, rows))}</div></div>'
+
+
+def _epsilon(value: Any) -> str:
+    if value is None:
+        return "∞"
+    return "-" if isinstance(value, str) else f"{value:.3g}"
+
+
+def traffic(facts: Facts) -> str:
+    t = facts["traffic"]
+    if not t["rounds"]:
+        return "<p>No message is on record.</p>"
+    rows = [[r["site"], size_words(r["up"]), size_words(r["down"])] for r in t["sites"]]
+    rows.append(["all", size_words(t["up"]), size_words(t["down"])])
+    table = _wide(simple_rows(["site", "sent", "received"], rows))
+    if len(t["rounds"]) < 2:
+        return table
+    up, down, series = 0, 0, ([], [])  # type: tuple[Any, ...]
+    for r in t["rounds"]:
+        up, down = up + r["up"], down + r["down"]
+        series[0].append((float(r["round"]), up / 1e6))
+        series[1].append((float(r["round"]), down / 1e6))
+    top = max(up, down) / 1e6 * 1.08
+    drawn = lines(
+        "bytes",
+        "Sent in all, after each round",
+        [Series("from the sites", tuple(series[0])), Series("to the sites", tuple(series[1]))],
+        x=Axis("round", t["rounds"][0]["round"], t["rounds"][-1]["round"]),
+        y=Axis("MB", 0, top),
+    )
+    return f'<div class="pair">{drawn}<div>{table}</div></div>'
+
+
+def configuration(facts: Facts) -> str:
+    config = {k: v for k, v in facts["config"].items() if k not in ("settings", "data_dir", "out", "ledger")}
+    settings = facts["config"].get("settings", {})
+    blocks = [
+        ("Run", config),
+        (f"Settings of {facts['setting']['method']}", settings),
+        ("Versions", facts["environment"]),
+    ]
+    tables = "".join(
+        f"<div><h3>{escape(title)}</h3>{_wide(simple_rows(['name', 'value'], [[k, _plain(v)] for k, v in sorted(values.items())]))}</div>"
+        for title, values in blocks
+        if values
+    )
+    return f'<div class="three">{tables}</div>'
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def signature(facts: Facts, digest: str) -> str:
+    lines_ = "".join(f'<div class="line"><span>{label}</span></div>' for label in ("Name", "Role", "Place and date", "Signature"))
+    boxes = "".join(f"<li>{text}</li>" for text in ("approved", "approved with the conditions below", "refused"))
+    return (
+        f"<p>I have read this report on run <code>{escape(str(facts['run']['id']))}</code>; the run is</p>"
+        f'<ul class="boxes">{boxes}</ul><div class="line tall"><span>Conditions or reasons</span></div>'
+        f'<div class="sign-grid">{lines_}</div>'
+        f'<p class="quiet">This page and its JSON twin belong together: SHA-256 of the twin '
+        f"<code>{digest}</code>; of the run's final state <code>{escape(str(facts['digest'] or 'not finished'))}</code>.</p>"
+    )

@@ -1,0 +1,47 @@
+"""Small federations for tests: site folders with parts of a named data set, and a run over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prismfl.config import RunConfig
+from prismfl.engines.remote import Rules
+from prismfl.federation import serving
+from prismfl.federation.office import Office
+from prismfl.federation.site_config import SiteConfig, as_toml
+from prismfl.transcript import RunDirectory
+
+NAMES = ("north", "south", "west")
+FAST: dict[str, Any] = {"steps": 2, "batch": 32, "rounds": 2, "sigma": 1.0}
+
+
+def run_config(**changes: Any) -> RunConfig:
+    settings = {**FAST, **changes.pop("settings", {})}
+    values: dict[str, Any] = {"method": "dp-fedavg", "data": "digits", "model": "logreg", "settings": settings}
+    return RunConfig(**{**values, **changes})
+
+
+def site_config(name: str, **changes: Any) -> SiteConfig:
+    values: dict[str, Any] = {
+        "name": name,
+        "data": "digits",
+        "part": NAMES.index(name),
+        "parts": len(NAMES),
+        "cap": 50.0,
+        "methods": ["dp-fedavg"],
+        "releases": ["weights"],
+        "noise": "seeded",
+    }
+    return SiteConfig(**{**values, **changes})
+
+
+def make_site(root: Path, name: str, **changes: Any) -> Office:
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "site.toml").write_text(as_toml(site_config(name, **changes)))
+    return Office.open(folder)
+
+
+def make_run(path: Path, rules: Rules, config: RunConfig | None = None) -> RunDirectory:
+    return serving.prepare(path, config or run_config(), NAMES, rules=rules, evaluate=False)
