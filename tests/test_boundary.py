@@ -40,6 +40,7 @@ def ask_everything(door: PrivateRecords) -> None:
     door.noisy_sum(mean_pixel, bound=0.5, sigma=2.0, batch=10)
     door.noisy_histogram(sigma=1.5)
     door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=10, clip=0.2, sigma=1.1)
+    door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
 
 
 class Spy:
@@ -93,7 +94,33 @@ def test_every_answer_is_charged() -> None:
     door = open_door(some_records(30))
     ask_everything(door)
     expected = Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
+    expected = expected + Cost.gaussian(2.5)
     assert door.meter.cost == expected
+
+
+def test_moments_are_class_sums_and_outer_products_of_clipped_vectors() -> None:
+    """Against a plain loop that writes every vector out."""
+    records = some_records(30)
+    records.x[4] *= 100
+    got = open_door(records).noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=1e-9)
+    sums, moment = torch.zeros(3, 64).double(), torch.zeros(5, 5).double()
+    for x, y in zip(records.x.flatten(1).double(), records.y):
+        outer = 0.7 * torch.outer(x[:5], x[:5])
+        factor = min(1.0, 1.3 / float(torch.cat([x, outer.flatten()]).norm()))
+        sums[y] += factor * x
+        moment += factor * outer
+    torch.testing.assert_close(got[0].double(), sums, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got[1].double(), moment, rtol=1e-4, atol=1e-4)
+
+
+def test_noise_of_the_moments() -> None:
+    """Off-diagonal entries appear twice in the matrix's norm, so each carries 1 / sqrt 2 of the noise."""
+    door = PrivateRecords(some_records(0), declared=1, classes=3, noise=Key.seed(3).noise())
+    sums, moment = door.noisy_moments(mean_pixel, second=60, scale=1.0, bound=0.5, sigma=4.0)
+    assert abs(float(sums.std()) / 2.0 - 1) < 0.2
+    off = moment[torch.triu_indices(60, 60, 1).unbind()]
+    assert abs(float(off.std()) / (2.0 / 2**0.5) - 1) < 0.1
+    assert torch.equal(moment, moment.T)
 
 
 def test_gradient_is_divided_by_the_expected_batch() -> None:
@@ -195,6 +222,7 @@ def test_a_patient_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def script(door: PrivateRecords) -> None:
         door.noisy_histogram(sigma=1.0)
+        door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
         door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=40, clip=0.3, sigma=1.0)
 
     keep = torch.arange(20)  # patient 0 stays, 1 and 2 leave one after the other

@@ -247,7 +247,8 @@ class PrivateRecords:
         if unit is None:
             return torch.ones(len(self._records), dtype=torch.float64)
         _, inverse, sizes = torch.unique_consecutive(unit, return_inverse=True, return_counts=True)
-        return 1.0 / sizes.double()[inverse]
+        share: torch.Tensor = 1.0 / sizes.double()[inverse]
+        return share
 
     def _one_hot(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (y[:, None] == torch.arange(self.classes, device=y.device)).to(torch.float64)

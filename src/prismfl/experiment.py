@@ -182,10 +182,12 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
     return settings.model_copy(update={"sigma": account.calibrate(cost, config.epsilon, config.delta)})
 
 
-def warnings_of(config: RunConfig, task: Task) -> list[str]:
-    if config.delta < 1.0 / task.records:
-        return []
-    return [f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak."]
+def warnings_of(config: RunConfig, task: Task, settings: Settings) -> list[str]:
+    advice = find_method(config.method).advice
+    found = advice(settings, task) if advice is not None else []
+    if config.delta >= 1.0 / task.records:
+        found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
+    return found
 
 
 def plan(config: RunConfig) -> Plan:
@@ -260,7 +262,7 @@ def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tu
     method = find_method(config.method)
     dataset = read_data(config)
     task = task_of(config, dataset.spec, method, _public(config, dataset.spec, method, warn))
-    for line in (*dataset.notices, *warnings_of(config, task)):
+    for line in (*dataset.notices, *warnings_of(config, task, settings)):
         warn(line)
     return Job(identity, method, settings, task, config.seed), dataset
 

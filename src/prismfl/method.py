@@ -112,7 +112,8 @@ class Method:
     privacy). With "client" the server function gets a `PrivateSum` instead of the inbox. `adopt` runs on each site
     after the last round and never sends anything. `model_at` says where the final model is; `predict` scores records
     with it where it is not the task's classifier. `pooled` methods run on all records in one place. `tiny` are
-    settings under which the method runs in a second: the laws and audits use them.
+    settings under which the method runs in a second: the laws and audits use them. `advice` warns, from public numbers,
+    before anything is spent.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Method:
     needs_public: bool = False
     kinds: tuple[str, ...] = ("image", "table")
     tiny: Mapping[str, Any] = field(default_factory=dict)
+    advice: Callable[[Any, Task], list[str]] | None = None
 
 
 __all__ = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from prismfl.federation.office import Office
 from prismfl.payloads import Weights, encode
 from prismfl.transcript import RunDirectory
 from tests.engines.grid import OneProcessGrid
-from tests.federation.folders import NAMES, make_run, make_site
+from tests.federation.folders import NAMES, make_run, make_site, run_config
 
 RULES = Rules(2, deadline=2.0, join=2.0, poll=0.01, ask_again=0.05)
 
@@ -45,9 +46,9 @@ def serve(directory: RunDirectory, grid: OneProcessGrid) -> list[str]:
     return lines
 
 
-def federation(tmp_path: Path, rules: Rules = RULES) -> tuple[RunDirectory, OneProcessGrid]:
+def federation(tmp_path: Path, rules: Rules = RULES, *, rounds: int = 2) -> tuple[RunDirectory, OneProcessGrid]:
     offices = [make_site(tmp_path / "sites", name) for name in NAMES]
-    return make_run(tmp_path / "run", rules), grid_of(offices)
+    return make_run(tmp_path / "run", rules, run_config(settings={"rounds": rounds})), grid_of(offices)
 
 
 def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ MALFORMED: dict[str, Forge] = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_reply_costs_only_its_sender(name: str, tmp_path: Path) -> None:
-    directory, grid = federation(tmp_path)
+    directory, grid = federation(tmp_path, rounds=1)
 
     def tamper(place: int, request: Message, reply: Message) -> list[Message]:
         answer = flower.read_answer(reply)
@@ -156,7 +157,7 @@ def test_a_malformed_reply_costs_only_its_sender(name: str, tmp_path: Path) -> N
 
     grid.tamper = tamper
     lines = serve(directory, grid)
-    assert [(f.site, f.code) for f in faults(directory)] == [("north", "malformed")] * 2, lines
+    assert [(f.site, f.code) for f in faults(directory)] == [("north", "malformed")], lines
     assert directory.status == "finished"
     assert {m.site for m in directory.messages()} == {"south", "west"}
 
@@ -179,7 +180,7 @@ def _records(message: Message) -> list[RecordDict]:
 
 @pytest.mark.parametrize("index", range(5))
 def test_records_that_are_not_ours_are_malformed(index: int, tmp_path: Path) -> None:
-    directory, grid = federation(tmp_path)
+    directory, grid = federation(tmp_path, rounds=1)
 
     def tamper(place: int, request: Message, reply: Message) -> list[Message]:
         if place != 10 or flower.read_answer(reply).kind != "release":
@@ -328,3 +329,90 @@ def test_a_site_runs_no_app_but_ours() -> None:
             flower_guard.check_app(bundle(files))
     with pytest.raises(UserError, match="no other code"):
         flower_guard.check_app(b"not a zip")
+
+
+class Killed(BaseException):
+    """Stands for kill -9 between two lines of the server's log; what is on disk is what a kill would leave."""
+
+
+def test_killed_at_any_point_it_resumes_to_the_same_bytes_and_no_site_pays_twice(tmp_path: Path) -> None:
+    whole, grid = federation(tmp_path / "whole")
+    lines = serve(whole, grid)
+    expected = whole.read_json("result.json")["digest"]
+    for point in (0, 3, 4, 6, 7, len(lines) - 1):
+        offices = [make_site(tmp_path / str(point), name, noise="seeded") for name in NAMES]
+        directory, grid = make_run(tmp_path / str(point) / "run", RULES), grid_of(offices)
+        _serve_until(directory, grid, point)
+        serve(directory, grid)
+        assert directory.read_json("result.json")["digest"] == expected, f"killed at line {point}"
+        description = directory.read_json("federation.json")["description"]
+        for office in offices:
+            ledger = office._host(job_of(description), description).ledger
+            assert len(ledger.charges(run=description["run"])) == 2
+
+
+def _serve_until(directory: RunDirectory, grid: OneProcessGrid, point: int) -> None:
+    seen = 0
+
+    def say(line: str) -> None:
+        nonlocal seen
+        if seen == point:
+            raise Killed
+        seen += 1
+
+    names = {f"key of {name}".encode(): name for name in NAMES}
+    with pytest.raises(Killed):
+        serving.serve(directory.path, flower.GridPost(grid, names, refresh=0.0), say=say)
+
+
+def test_a_damaged_checkpoint_falls_back_and_two_are_refused(tmp_path: Path) -> None:
+    directory, grid = federation(tmp_path)
+    _serve_until(directory, grid, 8)  # after the first round's checkpoint, before the second's
+    newest = directory.path / "checkpoint" / "state.safetensors"
+    raw = newest.read_bytes()
+    newest.write_bytes(raw[: len(raw) // 2])
+    serve(directory, grid)
+    whole, other = federation(tmp_path / "whole")
+    serve(whole, other)
+    assert directory.read_json("result.json")["digest"] == whole.read_json("result.json")["digest"]
+
+    directory, grid = federation(tmp_path / "both")
+    _serve_until(directory, grid, 8)
+    for path in (directory.path / "checkpoint").glob("*.safetensors"):
+        path.write_bytes(b"\0" + path.read_bytes()[1:])
+    with pytest.raises(UserError, match="Both checkpoints"):
+        serve(directory, grid)
+
+
+@pytest.mark.parametrize(
+    ("client", "path", "headers", "status"),
+    [
+        ("127.0.0.1", "/v1/control/start-run", [], 200),
+        ("10.1.2.3", "/v1/fleet/pull-messages", [(b"content-length", b"10")], 200),
+        ("10.1.2.3", "/v1/control/start-run", [], 403),
+        ("10.1.2.3", "/v1/runtime/acquire-task", [], 403),
+        ("10.1.2.3", "/docs", [], 403),
+        ("not an address", "/v1/control/start-run", [], 403),
+        ("10.1.2.3", "/v1/fleet/push-object", [(b"content-length", b"99999999999")], 413),
+        ("10.1.2.3", "/v1/fleet/push-object", [(b"content-length", b"-1")], 413),
+        ("10.1.2.3", "/v1/fleet/push-object", [(b"transfer-encoding", b"chunked")], 413),
+    ],
+)
+def test_from_elsewhere_only_the_sites_interface_answers(
+    client: str, path: str, headers: list[tuple[bytes, bytes]], status: int
+) -> None:
+    sent: list[int] = []
+
+    async def inner(scope: object, receive: object, send: object) -> None:
+        sent.append(200)
+
+    async def send(message: MutableMapping[str, object]) -> None:
+        if message["type"] == "http.response.start":
+            sent.append(int(str(message["status"])))
+
+    async def receive() -> MutableMapping[str, object]:
+        return {}
+
+    scope = {"type": "http", "client": (client, 1), "path": path, "headers": headers}
+    asyncio.run(flower_guard.LocalOnly(inner)(scope, receive, send))
+    assert sent == [status]

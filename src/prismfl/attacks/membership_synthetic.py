@@ -119,7 +119,7 @@ def _nearest(x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
 
 
 def _log_density(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
-    width = 0.5 * len(centres) ** (-1.0 / (centres.shape[1] + 4))
+    width = 0.25 * len(centres) ** (-1.0 / (centres.shape[1] + 4))
     parts = []
     for i in range(0, len(points), CHUNK):
         squares = torch.cdist(points[i : i + CHUNK], centres) ** 2

@@ -44,7 +44,9 @@ class Watcher:
         self.normal = torch.zeros(m, m, dtype=torch.float64)
         self.right = torch.zeros(m, dtype=torch.float64)
 
-    def note(self, parts: torch.Tensor, answer: torch.Tensor, *, scale: float, rows: torch.Tensor | None = None) -> None:
+    def note(
+        self, parts: torch.Tensor, answer: torch.Tensor, *, scale: float, rows: torch.Tensor | None = None
+    ) -> None:
         """One noisy answer: `parts[i]` is what canary `rows[i]` adds to it if it is in."""
         index = torch.arange(len(self.right)) if rows is None else rows
         weight, parts = 1.0 / scale**2, parts.to(torch.float64)
@@ -123,9 +125,7 @@ class WatchedRecords(PrivateRecords):
         own, extras = self._canaries, () if shared is None else shared((key or Key.seed(0)).torch(), len(self.rows))
         parts = record_gradients(loss, params, (own.x, own.y, *extras), clip=clip, kind=kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
-        self.watcher.note(
-            rate * parts, flat * rate * self.declared, scale=clip * (sigma or NOISELESS), rows=self.rows
-        )
+        self.watcher.note(rate * parts, flat * rate * self.declared, scale=clip * (sigma or NOISELESS), rows=self.rows)
         return answer
 
     @contextmanager
@@ -146,7 +146,13 @@ class WatchedSum(PrivateSum):
     """The hub's door with a watcher: the canaries are whole clients, of whom `everyone` would have sent something."""
 
     def __init__(
-        self, inbox: Mapping[str, Items], *, everyone: Mapping[str, Items], watcher: Watcher, declared: int, noise: NoiseStream
+        self,
+        inbox: Mapping[str, Items],
+        *,
+        everyone: Mapping[str, Items],
+        watcher: Watcher,
+        declared: int,
+        noise: NoiseStream,
     ) -> None:
         super().__init__(inbox, declared=declared, noise=noise)
         self.everyone, self.watcher = everyone, watcher
@@ -172,7 +178,12 @@ class WatchedSum(PrivateSum):
 
 
 def record_gradients(
-    loss: Callable[..., torch.Tensor], params: mechanisms.Params, batch: tuple[torch.Tensor, ...], *, clip: float, kind: str
+    loss: Callable[..., torch.Tensor],
+    params: mechanisms.Params,
+    batch: tuple[torch.Tensor, ...],
+    *,
+    clip: float,
+    kind: str,
 ) -> torch.Tensor:
     """Each canary's clipped gradient, at the coordinates that are looked at; computed on its own, not by the door."""
     per_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
@@ -207,5 +218,3 @@ def _shared(extra: Extra) -> Extra:
         return tuple(part.expand(n, *part.shape[1:]) for part in extra(generator, 1))
 
     return same
-
-

@@ -72,7 +72,14 @@ class Suite:
     """Every membership attack on one run, with the parts they share made once."""
 
     def __init__(
-        self, run: Reopened, *, records: int = 1000, shadows: int = 16, epochs: int = 20, seed: int = 0, progress: Progress = lambda *_: None
+        self,
+        run: Reopened,
+        *,
+        records: int = 1000,
+        shadows: int = 16,
+        epochs: int = 20,
+        seed: int = 0,
+        progress: Progress = lambda *_: None,
     ) -> None:
         self.run, self.shadow_count, self.epochs, self.progress = run, shadows, epochs, progress
         self.key = Key.seed(seed).child("membership")
@@ -141,7 +148,9 @@ class Suite:
 
         found: list[tuple[int | None, int, Callable[[torch.Tensor], torch.Tensor]]] = []
         for name, payload in self.run.state.items.items():
-            if not (isinstance(payload, Synthesizer) and payload.spec.get("kind") == "ddp-vae" and name.startswith(PREFIX)):
+            if not (
+                isinstance(payload, Synthesizer) and payload.spec.get("kind") == "ddp-vae" and name.startswith(PREFIX)
+            ):
                 continue
             site = name.removeprefix(PREFIX)
             recipe = recipe_of(self.run.job.settings, self.task, kind_at(self.run.job.settings, self.task, site))  # type: ignore[arg-type]
@@ -223,7 +232,9 @@ def _set(s: Suite, name: str) -> Found:
 
 def _decoder(s: Suite, name: str) -> Found:
     c = s.candidates
-    keep = torch.cat([torch.arange(min(DECODED, c.members)), torch.arange(c.members, min(len(c.x), c.members + DECODED))])
+    keep = torch.cat(
+        [torch.arange(min(DECODED, c.members)), torch.arange(c.members, min(len(c.x), c.members + DECODED))]
+    )
     x, y = c.x[keep], c.y[keep]
     best = np.full(len(x), -np.inf)
     for i, (label, latent, decode) in enumerate(s.decoders):
@@ -253,11 +264,22 @@ SET_ATTACKS = ("nearest", "calibrated", "domias", "copies")
 
 
 def attack_set(
-    made: torch.Tensor, members: torch.Tensor, others: torch.Tensor, *, names: Sequence[str] = SET_ATTACKS, seed: int = 0
+    made: torch.Tensor,
+    members: torch.Tensor,
+    others: torch.Tensor,
+    *,
+    names: Sequence[str] = SET_ATTACKS,
+    seed: int = 0,
 ) -> list[Found]:
     """The attacks on synthetic data made by any tool: no run, no cost, hence no bound. Half of `others` calibrates."""
     if len(others) < 4:
         raise UserError(f"Expected at least 4 non-members, got {len(others)}.")
+    for name, rows in (("members", members), ("non-members", others)):
+        if rows.shape[1:] != made.shape[1:]:
+            shapes = ["x".join(map(str, r.shape[1:])) for r in (rows, made)]
+            raise UserError(
+                f"The {name} have shape {shapes[0]}, the synthetic records {shapes[1]}; they must be alike."
+            )
     half = len(others) // 2
     x = torch.cat([members, others[:half]])
     candidates = Candidates(x, torch.zeros(len(x), dtype=torch.int64), len(members), others[half:])
@@ -337,8 +359,17 @@ def everything(suite: Suite) -> list[Found]:
 def shown(found: Mapping[str, Any]) -> dict[str, str]:
     """A row for people."""
     if "auc" not in found:
-        return {"attack": found["attack"], "AUC": "-", "TPR at 1 %": "-", "allowed": "-", "control": "-", "verdict": found["words"]}
-    verdict = {True: "within the bound", False: "ABOVE the bound", None: "no bound: no guarantee"}[found["within_bound"]]
+        return {
+            "attack": found["attack"],
+            "AUC": "-",
+            "TPR at 1 %": "-",
+            "allowed": "-",
+            "control": "-",
+            "verdict": found["words"],
+        }
+    verdict = {True: "within the bound", False: "ABOVE the bound", None: "no bound: no guarantee"}[
+        found["within_bound"]
+    ]
     rate = found["rates"][0]
     return {
         "attack": found["attack"],

@@ -142,7 +142,9 @@ def judge(
     )
 
 
-def _control(method: Method, settings: Settings, task: Task, *, records: Any, inside: torch.Tensor, key: Key) -> float | None:
+def _control(
+    method: Method, settings: Settings, task: Task, *, records: Any, inside: torch.Tensor, key: Key
+) -> float | None:
     """What the same audit measures with the noise switched off; None for a method that has none to switch off."""
     if method.guarantee is None or "sigma" not in type(settings).model_fields:
         return None

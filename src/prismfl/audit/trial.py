@@ -86,7 +86,9 @@ def run(method: Method, settings: Settings, task: Task, *, canaries: Records, in
     else:
         cost = _site_level(method, settings, task, watcher, inside, key)
     if not watcher.answers:
-        raise UserError(f"The audit of '{method.name}' saw no answer of a door and no gradient: it would prove nothing.")
+        raise UserError(
+            f"The audit of '{method.name}' saw no answer of a door and no gradient: it would prove nothing."
+        )
     return Trial(watcher.scores(), inside.numpy(), cost, watcher.answers)
 
 

@@ -38,9 +38,7 @@ def audit_two_worlds(
     for world in (True, False):
         inside = torch.tensor([world] + [True] * OTHERS)
         for i in range(runs):
-            made = trial.run(
-                method, settings, task, canaries=canaries, inside=inside, key=key.child(int(world), i)
-            )
+            made = trial.run(method, settings, task, canaries=canaries, inside=inside, key=key.child(int(world), i))
             scores[world].append(float(made.scores[0]))
             cost, answers = made.cost, made.answers
     assert cost is not None
@@ -64,6 +62,8 @@ def audit_two_worlds(
         confidence=CONFIDENCE,
         answers=answers,
         passed=not over,
-        words=f"above the claim: epsilon at least {lower:.3g}, mu about {sum(estimate) / 2:.3g}" if over else "within the claim",
+        words=f"above the claim: epsilon at least {lower:.3g}, mu about {sum(estimate) / 2:.3g}"
+        if over
+        else "within the claim",
         seconds=round(time.monotonic() - started, 2),
     )

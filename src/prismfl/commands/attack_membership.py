@@ -11,7 +11,19 @@ from prismfl.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-NAMES = ("membership", "loss", "gradient-norm", "lira", "lira-offline", "rmia", "nearest", "calibrated", "domias", "copies", "decoder")
+NAMES = (
+    "membership",
+    "loss",
+    "gradient-norm",
+    "lira",
+    "lira-offline",
+    "rmia",
+    "nearest",
+    "calibrated",
+    "domias",
+    "copies",
+    "decoder",
+)
 """`membership` is all of them."""
 
 
@@ -40,7 +52,13 @@ def attack_foreign(synthetic: Path, members: Path, others: Path, *, seed: int) -
 
     made, inside, outside = (read_rows(p) for p in (synthetic, members, others))
     found = attack_set(made, inside, outside, seed=seed)
-    return {"synthetic": str(synthetic), "attack": "synthetic", "results": found, "rows": [shown(f) for f in found], "files": []}
+    return {
+        "synthetic": str(synthetic),
+        "attack": "synthetic",
+        "results": found,
+        "rows": [shown(f) for f in found],
+        "files": [],
+    }
 
 
 def read_rows(path: Path) -> torch.Tensor:
@@ -88,5 +106,7 @@ def _csv(path: Path) -> Any:
         try:
             columns.append(np.asarray([float(v or "nan") for v in values]))
         except ValueError:
-            raise UserError(f"Column '{name}' of '{path}' is not numeric; encode it the same way in all three files.") from None
+            raise UserError(
+                f"Column '{name}' of '{path}' is not numeric; encode it the same way in all three files."
+            ) from None
     return np.stack(columns, axis=1)

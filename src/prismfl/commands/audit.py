@@ -12,8 +12,16 @@ from prismfl.commands.terminal import Format
 
 
 def audit(
-    target: Annotated[str, typer.Argument(metavar="RUN|METHOD|steps|all", help="A run directory, a method's name, 'steps' for the mechanisms, or 'all'.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The budget claimed by a method's tiny setting.")] = 4.0,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|METHOD|steps|all",
+            help="A run directory, a method's name, 'steps' for the mechanisms, or 'all'.",
+        ),
+    ],
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", "-e", help="The budget claimed by a method's tiny setting.")
+    ] = 4.0,
     delta: Annotated[float, typer.Option()] = 1e-5,
     canaries: Annotated[int | None, typer.Option(help="Marked records (default: 1000; 400 for a run).", min=20)] = None,
     worlds: Annotated[int, typer.Option(help="Also so many runs with and without one record.", min=0)] = 0,
@@ -33,7 +41,9 @@ def audit(
         raise typer.Exit(1)
 
 
-def _methods(target: str, *, epsilon: float, delta: float, canaries: int, worlds: int, seed: int) -> list[dict[str, Any]]:
+def _methods(
+    target: str, *, epsilon: float, delta: float, canaries: int, worlds: int, seed: int
+) -> list[dict[str, Any]]:
     from prismfl.audit.one_run import audit_method
     from prismfl.audit.trial import auditable
     from prismfl.audit.two_worlds import audit_two_worlds

@@ -12,9 +12,15 @@ from prismfl.commands.terminal import Format
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories; the first is the subject, the others stand beside it.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")] = None,
-    on_site: Annotated[bool, typer.Option("--on-site", help="With private neighbours and counts; marked, never to be sent.")] = False,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories; the first is the subject, the others stand beside it.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")
+    ] = None,
+    on_site: Annotated[
+        bool, typer.Option("--on-site", help="With private neighbours and counts; marked, never to be sent.")
+    ] = False,
     fmt: Format = "table",
 ) -> None:
     """Write a self-contained HTML report of runs, and its JSON twin."""
@@ -30,5 +36,10 @@ def report(
         for path, f in zip(runs, facts)
         for state, what, words in checks(f)
     ]
-    done = {"page": str(page), "twin": str(twin), "checks": rows, "missing": [line for f in facts for line in f["missing"]]}
+    done = {
+        "page": str(page),
+        "twin": str(twin),
+        "checks": rows,
+        "missing": [line for f in facts for line in f["missing"]],
+    }
     terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name}", rows))

@@ -17,7 +17,9 @@ from prismfl.methods import (
     local_only,
     noisy_sgd,
     prism,
+    prism_client,
     prism_head,
+    prism_local,
     scaffold,
     threedgl,
 )
@@ -26,6 +28,8 @@ METHODS: dict[str, Method] = {
     m.METHOD.name: m.METHOD
     for m in (
         prism,
+        prism_local,
+        prism_client,
         prism_head,
         fedsgd,
         fedem,

@@ -52,6 +52,11 @@ class HeadConfig(DPSettings):
     share_means: float = Field(0.2, ge=0, description="the same: means of patch features")
     share_covariance: float = Field(0.45, ge=0, description="the same: second moments")
     share_count: float = Field(0.05, gt=0, description="the same: counts")
+    budget: Literal["fixed", "adaptive"] = Field(
+        "fixed",
+        description="fixed: equal parts over the rounds; adaptive: growing parts, until the statistics are clear",
+    )
+    enough: float = Field(0.1, gt=0, description="adaptive: a site stops when noise-to-signal falls below this")
     ridge: float = Field(0.3, gt=0, description="ridge of the head: in noise levels (released) or public variances")
     bank_seed: int = Field(0, description="seed of the public networks and patches")
 
@@ -175,8 +180,48 @@ def record_rows(enc: Encoder, plan: Layout, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([*blocks, torch.full((len(x), 1), plan.count, device=x.device)], 1)
 
 
+def parts_of_budget(cfg: HeadConfig) -> list[float]:
+    """Each exchange's part of the squared budget; they sum to one. Adaptive: each is twice the one before."""
+    raw = [2.0**r if cfg.budget == "adaptive" else 1.0 for r in range(cfg.rounds)]
+    return [part / sum(raw) for part in raw]
+
+
+def noise_to_signal(cfg: HeadConfig, plan: Layout, sums: torch.Tensor, sigma: float) -> float:
+    """The median over classes that are clearly there of (noise in a class's sum) / (the sum itself), from a release."""
+    counts = sums[:, -1] / plan.count
+    there = counts > 2.0 * sigma / plan.count
+    if not bool(there.any()):
+        return math.inf
+    ratio = sigma * math.sqrt(plan.width) / sums[there, :-1].norm(dim=1).clamp_min(1e-9)
+    return float(ratio.median())
+
+
+def next_statistics(cfg: HeadConfig, round: int, site: Site) -> tuple[Statistics, Statistics]:
+    """This exchange's release, joined with the site's earlier ones: what leaves, and what the site remembers.
+
+    Under `adaptive` a site whose joined release is clear enough, judged by that release alone, asks no more: it sends
+    what it has sent before, at no cost. The decision depends on public numbers and on what has left already.
+    """
+    before, parts = site.memory.get("statistics"), parts_of_budget(cfg)
+    if before is not None and cfg.budget == "adaptive":
+        spent = float(before.tensors["spent"])
+        form = layout(cfg, public_rank(cfg, site.task))
+        if noise_to_signal(cfg, form, before.tensors["sums"], cfg.noise / math.sqrt(spent)) <= cfg.enough:
+            same = Statistics(before.tensors)
+            return same, same
+    part = parts[round]
+    fresh = release_statistics(cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(part)}), site).tensors
+    if before is None:
+        joined = {**fresh, "spent": torch.tensor([part])}
+    else:
+        old, spent = before.tensors, float(before.tensors["spent"])
+        joined = {k: (spent * old[k] + part * fresh[k]) / (spent + part) for k in fresh}
+        joined["spent"] = torch.tensor([spent + part])
+    return Statistics(joined), Statistics(joined)
+
+
 def release_statistics(cfg: HeadConfig, site: Site) -> Statistics:
-    """The one noisy answer that a site gives."""
+    """One noisy answer of a site."""
     enc = encoder(cfg, site.task)
     plan = layout(cfg, enc.rank)
     # The door forms scale * q q' from the row's own scaled entries, hence the division by their factor squared.
@@ -341,13 +386,24 @@ def init(cfg: HeadConfig, task: Task, key: Key) -> Items:
 
 
 def client(cfg: HeadConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    return {"statistics": release_statistics(cfg, site)}, {}
+    leaves, stays = next_statistics(cfg, state.round, site)
+    return {"statistics": leaves}, {"statistics": stays}
+
+
+def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, Layout, Pooled]:
+    """The pooled statistics of all sites, at the noise that the least informed of them has."""
+    enc = encoder(cfg, task)
+    plan = layout(cfg, enc.rank)
+    released = [items["statistics"].tensors for _, items in sorted(inbox.items())]
+    least = min(float(r["spent"]) for r in released)
+    noisiest = cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(max(least, 1e-6))})
+    return enc, plan, pool(noisiest, plan, released, enc)
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    enc = encoder(cfg, task)
-    plan = layout(cfg, enc.rank)
-    pooled = pool(cfg, plan, [items["statistics"].tensors for _, items in sorted(inbox.items())], enc)
+    if state.round < cfg.rounds - 1:
+        return {}
+    enc, plan, pooled = read_releases(cfg, task, inbox)
     head = lda_head(cfg, plan, pooled)
     x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
     params = train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
@@ -355,7 +411,23 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
 
 
 def plan(cfg: HeadConfig, task: Task) -> Cost:
-    return task.gaussian(cfg.noise, times=cfg.rounds)
+    """The worst case: every exchange is made. An adaptive site that stops early is charged for what it released."""
+    cost = Cost.zero(task.unit, task.relation)
+    for part in parts_of_budget(cfg):
+        cost = cost + task.gaussian(cfg.noise / math.sqrt(part))
+    return cost
+
+
+def advice(cfg: HeadConfig, task: Task) -> list[str]:
+    """The noise to expect, before anything is spent: from the declared size, as if every class were equally common."""
+    form = layout(cfg, public_rank(cfg, task))
+    ratio = cfg.noise * math.sqrt(form.width) * len(task.classes) / task.records / math.hypot(form.means, form.nets)
+    if ratio <= 0.5:
+        return []
+    return [
+        f"expected noise-to-signal of a class at one site is {ratio:.1f}: one site's statistics will be poor; "
+        "use a larger epsilon, fewer networks or a smaller rank, or more records a site."
+    ]
 
 
 def shapes(cfg: HeadConfig, task: Task) -> Shapes:
@@ -363,6 +435,7 @@ def shapes(cfg: HeadConfig, task: Task) -> Shapes:
     return {
         "statistics": {
             "moment": ("float32", (form.second, form.second)),
+            "spent": ("float32", (1,)),
             "sums": ("float32", (len(task.classes), form.width)),
         }
     }
@@ -393,5 +466,6 @@ METHOD = Method(
     shapes=shapes,
     needs_public=True,
     kinds=("image",),
+    advice=advice,
     tiny={**TINY, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
 )

@@ -15,9 +15,7 @@ from prismfl.rng import Key
 
 
 def server(cfg: prism.HeadConfig, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    enc = prism.encoder(cfg, task)
-    plan = prism.layout(cfg, enc.rank)
-    pooled = prism.pool(cfg, plan, [items["statistics"].tensors for _, items in sorted(inbox.items())], enc)
+    _, plan, pooled = prism.read_releases(cfg, task, inbox)
     return {"model": Statistics(prism.lda_head(cfg, plan, pooled))}
 
 

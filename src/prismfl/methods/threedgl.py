@@ -43,7 +43,7 @@ class Config(DPSettings):
     synthesizers: tuple[str, ...] = Field(("ddp-vae",), min_length=1, description="kinds, dealt to the sites in turn")
     columns: tuple[str, ...] | None = Field(None, description="columns of a table: n, b or c5; known for named data")
     class_sizes: tuple[int, ...] | None = Field(None, description="public class sizes of a site; None noises them")
-    count_share: float = Field(0.05, gt=0, lt=1, description="share of the budget that noisy class sizes get, about")
+    count_share: float = Field(0.1, gt=0, lt=1, description="share of the budget that noisy class sizes get, about")
     joint: bool = Field(False, description="one generator, with the label as a column, instead of one a class")
     queries: int = Field(100, ge=1, description="questions to the door: moments and gradients")
     start: int = Field(20, ge=0, description="how many of them are noisy moments for the decoder's start")
@@ -118,7 +118,8 @@ def init(cfg: Config, task: Task, key: Key) -> Items:
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     recipe = recipe_of(cfg, site.task, kind_at(cfg, site.task, site.name))
-    queries = Queries(cfg.queries, cfg.noise, cfg.rate)
+    doubt = 0.0 if recipe.joint or cfg.class_sizes is not None else cfg.count_noise
+    queries = Queries(cfg.queries, cfg.noise, cfg.rate, doubt)
     training = Training(queries, cfg.start, cfg.beta, cfg.clip, cfg.lr)
     made: dict[str, torch.Tensor] = {}
     if recipe.joint:

@@ -234,5 +234,7 @@ def _checked(name: str, scores: npt.ArrayLike) -> Scores:
     if not len(found):
         raise UserError(f"Expected at least one score of {name}, got none.")
     if np.isnan(found).any():
-        raise UserError(f"Expected numbers as scores of {name}, got NaN in {int(np.isnan(found).sum())} of {len(found)}.")
+        raise UserError(
+            f"Expected numbers as scores of {name}, got NaN in {int(np.isnan(found).sum())} of {len(found)}."
+        )
     return found

@@ -22,11 +22,15 @@ LEAST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class Queries:
-    """How often the door is asked, with which noise and Poisson rate. Every kind of generator asks alike."""
+    """How often the door is asked, with which noise and Poisson rate. Every kind of generator asks alike.
+
+    `doubt` is the standard error of the door's declared size: that of its noise, or of a rounded public number.
+    """
 
     times: int
     sigma: float
     rate: float
+    doubt: float = 0.0
 
     def batch(self, door: PrivateRecords) -> float:
         return self.rate * door.declared
@@ -34,7 +38,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class Sums:
-    """Noisy sums, their noisy count (never below its own noise) and the noise of a mean."""
+    """Noisy sums, their count and the noise of a mean. The count weighs the noisy one and the declared one."""
 
     total: torch.Tensor
     count: float
@@ -84,7 +88,11 @@ def ask(door: PrivateRecords, rows: Rows, *, bound: float, queries: Queries) -> 
     for _ in range(queries.times):
         total = total + door.noisy_sum(rows, bound=bound, sigma=queries.sigma, batch=queries.batch(door))
     noise = bound * queries.sigma * math.sqrt(queries.times)
-    count = max(float(total[0]), noise, 1e-6)
+    asked = queries.rate * queries.times
+    doubt = asked * math.hypot(queries.doubt, 0.05 * door.declared)
+    trust = noise**2 / (noise**2 + doubt**2)
+    count = (1 - trust) * float(total[0]) + trust * asked * door.declared
+    count = max(count, 0.5 * noise, 1e-6)
     return Sums(total[1:], count, noise / count)
 
 

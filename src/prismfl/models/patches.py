@@ -95,7 +95,8 @@ class Frame:
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
         z = ((features - self.mean) / self.std) @ self.basis
-        return z / z.norm(dim=1, keepdim=True).clamp_min(self.clip)
+        norms: torch.Tensor = z.norm(dim=1, keepdim=True)
+        return z / norms.clamp_min(self.clip)
 
 
 def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: float) -> Frame:

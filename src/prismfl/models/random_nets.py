@@ -42,7 +42,7 @@ def _random_net(public: torch.Tensor, *, width: int, features: int, key: Key) ->
     project = torch.randn(width * side * side, features, generator=generator) / math.sqrt(width * side * side)
     fixed = tuple((w.to(public.device), b.to(public.device)) for w, b in layers)
     with torch.no_grad():
-        raw = torch.cat([_raw(part, fixed, project.to(public.device)) for part in public.split(500)])
+        raw = torch.cat([_raw(part, fixed, project.to(public.device)) for part in torch.split(public, 500)])
     return RandomNet(fixed, project.to(public.device), raw.mean(0), raw.std(0) + 1e-4)
 
 

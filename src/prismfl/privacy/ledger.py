@@ -487,7 +487,7 @@ class Ledger:
         order = target.order if standing and target.order is not None else _best_order(cap, needs=needs, held=held)
         if order is not None and held[order] + needs[order] <= _budget(cap, order):
             return "rdp", order
-        # The tight bound is never that far below RDP's; without this an absurd plan would keep the site computing.
+        # Refused unseen when RDP is far above the cap: composing an absurd plan by PLD could keep the site computing.
         hopeless = account.epsilon_rdp(plan, cap.delta) > 4 * cap.epsilon + 1
         if not standing and not hopeless and account.epsilon(plan, cap.delta) <= cap.epsilon:
             return "pld", order
@@ -616,6 +616,8 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, final)
+        if anchor is not None:
+            return  # a power cut that undoes the renaming leaves the anchor before, which the ledger may be ahead of
         directory = os.open(final.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

@@ -33,7 +33,9 @@ class Axis:
 
     def ticks(self) -> list[float]:
         if self.log:
-            return [10.0**k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high)) + 1)]
+            return [
+                10.0**k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high)) + 1)
+            ]
         return nice_ticks(self.low, self.high)
 
     def place(self, start: float, end: float) -> Scale:
@@ -70,7 +72,9 @@ def number(value: float) -> str:
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def lines(ident: str, title: str, series: Sequence[Series], *, x: Axis, y: Axis, fmt: Callable[[float], str] = number) -> str:
+def lines(
+    ident: str, title: str, series: Sequence[Series], *, x: Axis, y: Axis, fmt: Callable[[float], str] = number
+) -> str:
     """Lines over a common pair of axes, each with a marker a point (where there are few) and its name in a legend."""
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
     body = [_frame(x, y, sx, sy, fmt)]
@@ -87,7 +91,9 @@ def lines(ident: str, title: str, series: Sequence[Series], *, x: Axis, y: Axis,
     return figure(ident, title, _svg(ident, title, body), legend=_legend(series), table=_line_table(series, x, y, fmt))
 
 
-def bars(ident: str, title: str, rows: Sequence[tuple[str, float, str]], *, label: str, high: float | None = None) -> str:
+def bars(
+    ident: str, title: str, rows: Sequence[tuple[str, float, str]], *, label: str, high: float | None = None
+) -> str:
     """Horizontal bars, each with its name above and its value at its end: (name, value, words for the value)."""
     step, top = 34, 6
     height = top + step * len(rows) + 8
@@ -110,7 +116,13 @@ def bars(ident: str, title: str, rows: Sequence[tuple[str, float, str]], *, labe
 
 
 def dots(
-    ident: str, title: str, rows: Sequence[tuple[str, float, float]], *, x: Axis, y: Axis, fmt: Callable[[float], str] = number
+    ident: str,
+    title: str,
+    rows: Sequence[tuple[str, float, float]],
+    *,
+    x: Axis,
+    y: Axis,
+    fmt: Callable[[float], str] = number,
 ) -> str:
     """Named points on a plane: (name, x, y)."""
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
@@ -128,7 +140,9 @@ def dots(
 
 
 def figure(ident: str, title: str, drawing: str, *, legend: str = "", table: str = "") -> str:
-    numbers = f'<details class="numbers"><summary>Numbers</summary><div class="scroll" tabindex="0">{table}</div></details>'
+    numbers = (
+        f'<details class="numbers"><summary>Numbers</summary><div class="scroll" tabindex="0">{table}</div></details>'
+    )
     caption = f'<figcaption id="{ident}-caption">{escape(title)}</figcaption>'
     return f'<figure id="{ident}">{caption}{drawing}{legend}{numbers if table else ""}</figure>'
 
@@ -138,7 +152,9 @@ def simple_rows(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: 
     said = f"<caption>{escape(caption)}</caption>" if caption else ""
     top = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
     body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{_unbroken(cell)}</td>" for cell in row[1:]) + "</tr>"
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td>{_unbroken(cell)}</td>" for cell in row[1:])
+        + "</tr>"
         for row in rows
     )
     return f"<table>{said}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
@@ -159,7 +175,7 @@ def heat(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequenc
         body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}<td class="sum">{sum(counts)}</td></tr>')
     return (
         f'<div class="scroll" tabindex="0"><table class="heat"><caption>{escape(caption)}</caption>'
-        f'<thead><tr><td></td>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -170,7 +186,9 @@ def _frame(x: Axis, y: Axis, sx: Scale, sy: Scale, fmt: Callable[[float], str]) 
         parts.append(f'<text class="tick" text-anchor="end" x="{LEFT - 6}" y="{sy(t) + 4:.1f}">{escape(fmt(t))}</text>')
     for t in x.ticks():
         parts.append(f'<line class="grid" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="{sx(t):.1f}" x2="{sx(t):.1f}"/>')
-        parts.append(f'<text class="tick" text-anchor="middle" x="{sx(t):.1f}" y="{HEIGHT - BOTTOM + 15}">{number(t)}</text>')
+        parts.append(
+            f'<text class="tick" text-anchor="middle" x="{sx(t):.1f}" y="{HEIGHT - BOTTOM + 15}">{number(t)}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{HEIGHT - 6}">{escape(x.label)}</text>')
     parts.append(
@@ -203,5 +221,7 @@ def _line_table(series: Sequence[Series], x: Axis, y: Axis, fmt: Callable[[float
     rows = []
     for s in series:
         every = max(1, math.ceil(len(s.points) / most))
-        rows += [[s.name, number(a), fmt(b)] for i, (a, b) in enumerate(s.points) if i % every == 0 or i == len(s.points) - 1]
+        rows += [
+            [s.name, number(a), fmt(b)] for i, (a, b) in enumerate(s.points) if i % every == 0 or i == len(s.points) - 1
+        ]
     return simple_rows(["line", x.label, y.label], rows)

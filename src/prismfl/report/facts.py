@@ -109,7 +109,9 @@ def _ledger(run: RunDirectory, config: Mapping[str, Any], missing: list[str]) ->
         return releases, {"status": [], "chain": []}
 
 
-def _cost(run: RunDirectory, releases: list[Facts], result: Mapping[str, Any], config: Mapping[str, Any]) -> Cost | None:
+def _cost(
+    run: RunDirectory, releases: list[Facts], result: Mapping[str, Any], config: Mapping[str, Any]
+) -> Cost | None:
     """What the worst-off site (or the hub) has spent in this run."""
     totals: dict[str, Cost] = {}
     for release in releases:

@@ -40,12 +40,17 @@ def render(runs: Sequence[Facts], *, digest: str) -> str:
         title += f" and {len(runs) - 1} more"
     parts = [_comparison(runs)] if len(runs) > 1 else []
     single = len(runs) == 1
-    parts += [_run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-") for i, f in enumerate(runs)]
+    parts += [
+        _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
+        for i, f in enumerate(runs)
+    ]
     onsite = any(f["edition"] == "on-site" for f in runs)
     return Template(template("page.html")).substitute(
         title=escape(title),
         css=template("page.css"),
-        banner='<p class="banner" role="note">On-site edition: holds private pictures or counts. Do not send.</p>' if onsite else "",
+        banner='<p class="banner" role="note">On-site edition: holds private pictures or counts. Do not send.</p>'
+        if onsite
+        else "",
         body="".join(parts),
         written=escape(str(first["written"])),
         version=escape(str(first["prismfl"])),

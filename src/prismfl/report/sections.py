@@ -183,12 +183,18 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
     if series:
         last = max(s.points[-1][0] for s in series)
         low, high = around([p[1] for s in series for p in s.points], floor=0, ceiling=100)
-        drawn = lines("learning", "Accuracy after each round", series, x=Axis("round", 1, last), y=Axis("accuracy %", low, high))
+        drawn = lines(
+            "learning", "Accuracy after each round", series, x=Axis("round", 1, last), y=Axis("accuracy %", low, high)
+        )
         parts.append(drawn)
     worst = facts["utility"]["accuracy_min"]
     if worst is not None and worst != facts["utility"]["accuracy"]:
         parts.append(f"<p>The sites' own models differ; the worst has {worst:.1f} %.</p>")
-    alone = "" if others else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
+    alone = (
+        ""
+        if others
+        else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
+    )
     return f'<div class="pair">{"".join(parts)}</div>{alone}'
 
 
@@ -211,7 +217,7 @@ def pictures(facts: Facts) -> str:
         mark = ' class="private"' if picture["private"] else ""
         label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
         parts.append(
-            f'<figure{mark}><figcaption>{label}{escape(picture["title"])}</figcaption>'
+            f"<figure{mark}><figcaption>{label}{escape(picture['title'])}</figcaption>"
             f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
         )
     return f'<div class="pair">{"".join(parts)}</div>'
@@ -230,11 +236,19 @@ def partition(facts: Facts) -> str:
 def attacks(facts: Facts) -> str:
     found = facts["attacks"]
     if not found:
-        return "<p>No attack was run on this run. <code>prismfl attack RUN</code> does, and the next report shows it.</p>"
+        return (
+            "<p>No attack was run on this run. <code>prismfl attack RUN</code> does, and the next report shows it.</p>"
+        )
     member = [a for a in found if a.get("roc")]
     parts = []
     if member:
-        parts += ['<div class="pair">', _roc(member), _aucs(member, facts["guarantee"]), "</div>", _member_table(member)]
+        parts += [
+            '<div class="pair">',
+            _roc(member),
+            _aucs(member, facts["guarantee"]),
+            "</div>",
+            _member_table(member),
+        ]
     rest = [a for a in found if not a.get("roc")]
     if rest:
         parts.append(_wide(simple_rows(["attack", "outcome"], [[_attack_name(a), _outcome(a)] for a in rest])))
@@ -251,7 +265,13 @@ def _roc(member: Sequence[Facts]) -> str:
     if limit:
         series.append(Series("what the guarantee allows", _log_points(limit), bound=True))
     axis = Axis("false-positive rate", LOWEST_RATE, 1.0, log=True)
-    return lines("roc", "Members found against false alarms", series, x=axis, y=Axis("true-positive rate", LOWEST_RATE, 1.0, log=True))
+    return lines(
+        "roc",
+        "Members found against false alarms",
+        series,
+        x=axis,
+        y=Axis("true-positive rate", LOWEST_RATE, 1.0, log=True),
+    )
 
 
 def _log_points(curve: Facts) -> tuple[tuple[float, float], ...]:
@@ -273,7 +293,9 @@ def _member_table(member: Sequence[Facts]) -> str:
     head = ["attack", "AUC (95 % interval)", "found at 1 % alarms", "found at 0.1 % alarms", "control", "verdict"]
     rows = []
     for a in member:
-        rates = {r["fpr"]: f"{100 * r['tpr']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f})" for r in a["rates"]}
+        rates = {
+            r["fpr"]: f"{100 * r['tpr']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f})" for r in a["rates"]
+        }
         control = a.get("control") or {}
         verdict = {True: "within the bound", False: "ABOVE the bound", None: "no bound"}[a.get("within_bound")]
         rows.append(
@@ -321,7 +343,11 @@ def audit(facts: Facts) -> str:
     ]
     chart = ""
     for a in found[:1]:
-        values = [("measured lower bound", a.get("lower")), ("claimed", a.get("claimed")), ("control", a.get("control"))]
+        values = [
+            ("measured lower bound", a.get("lower")),
+            ("claimed", a.get("claimed")),
+            ("control", a.get("control")),
+        ]
         shown = [(n, float("inf") if v is None else float(v), _epsilon(v)) for n, v in values]
         chart = bars("audit-bars", "Epsilon: measured, claimed, and with the noise switched off", shown, label="what")
     text = (
@@ -388,7 +414,9 @@ def _plain(value: Any) -> str:
 
 
 def signature(facts: Facts, digest: str) -> str:
-    lines_ = "".join(f'<div class="line"><span>{label}</span></div>' for label in ("Name", "Role", "Place and date", "Signature"))
+    lines_ = "".join(
+        f'<div class="line"><span>{label}</span></div>' for label in ("Name", "Role", "Place and date", "Signature")
+    )
     boxes = "".join(f"<li>{text}</li>" for text in ("approved", "approved with the conditions below", "refused"))
     return (
         f"<p>I have read this report on run <code>{escape(str(facts['run']['id']))}</code>; the run is</p>"

@@ -1,0 +1,162 @@
+"""prism-local: PRISM as its abstract has it, with the synthesis on each site and a peer-to-peer exchange of images.
+
+What leaves a site, once: a synthetic set for all declared classes. Behind it, all at the site: optionally a local
+model trained with DP-SGD (`share` of the budget; 0 leaves it out), the noisy feature statistics, and public images
+optimised to match them, labelled softly by the site's own head (and DP-SGD model). Every site then trains a model for
+itself on its own records plus all sets it received; that model never leaves. The server's model is trained on the
+pooled sets.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch.nn import functional as F
+
+from prismfl.method import Inbox, Items, Method, OwnSite, Shapes, Site, State, Task
+from prismfl.methods import prism
+from prismfl.models.augment import affine
+from prismfl.models.classifier import Params, build
+from prismfl.models.distil import distil
+from prismfl.models.training import descend
+from prismfl.payloads import SyntheticSet, Weights
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+
+class Config(prism.Config):
+    rounds: int = Field(1, ge=1, le=1, description="one release")
+    share: float = Field(0.0, ge=0, lt=1, description="share of the squared budget that DP-SGD training takes")
+    sgd_steps: int = Field(60, ge=1, description="DP-SGD steps of the local model")
+    sgd_batch: float = Field(256, gt=0, description="expected batch")
+    sgd_clip: float = Field(1.0, gt=0)
+    sgd_lr: float = Field(0.5, gt=0)
+
+    @property
+    def statistics_noise(self) -> float:
+        """The release's noise: sigma over the square root of what DP-SGD leaves of the squared budget."""
+        return self.noise / (1.0 - self.share) ** 0.5
+
+    @property
+    def sgd_noise(self) -> float:
+        """The same rule for each of the DP-SGD steps, were they not sampled; calibration takes care of the rest."""
+        return self.noise * (self.sgd_steps / self.share) ** 0.5 if self.share else 0.0
+
+
+def train_privately(cfg: Config, site: Site, key: Key) -> Params | None:
+    """The local model of the abstract; None where it has no share of the budget."""
+    if not cfg.share:
+        return None
+    task = site.task
+    classifier, params = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+
+    def gradient(current: Params, i: int) -> Params:
+        return site.records.noisy_gradient(
+            classifier.record_loss,
+            current,
+            batch=cfg.sgd_batch,
+            clip=cfg.sgd_clip,
+            sigma=sgd_sigma(cfg, task),
+        )
+
+    return descend(params, gradient, steps=cfg.sgd_steps, lr=cfg.sgd_lr)
+
+
+def sgd_sigma(cfg: Config, task: Task) -> float:
+    """Sampling at rate q makes a step cost about q^2 of an unsampled one, so its noise may be q times as large."""
+    return max(0.5, cfg.sgd_noise * task.rate(cfg.sgd_batch)) if cfg.noise else 0.0
+
+
+def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    task = site.task
+    model = train_privately(cfg, site, key.child("sgd"))
+    own = cfg.model_copy(update={"sigma": cfg.statistics_noise})
+    statistics = prism.release_statistics(own, site)
+    enc = prism.encoder(own, task)
+    plan = prism.layout(own, enc.rank)
+    pooled = prism.pool(own, plan, [statistics.tensors], enc)
+    head = prism.lda_head(own, plan, pooled)
+    x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
+    pictures = x.float() / 255.0
+    soft = F.softmax(prism.head_scores(enc, head, pictures) / cfg.temperature, 1)
+    if model is not None:
+        classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+        with torch.no_grad():
+            soft = 0.5 * soft + 0.5 * F.softmax(classifier.logits(model, pictures), 1)
+    # How sure the site is that it has a class at all: images of classes it lacks weigh next to nothing.
+    trust = (pooled.counts / (pooled.counts + 3.0 * own.noise / plan.count)).to(soft)[y]
+    labels = trust[:, None] * (0.5 * F.one_hot(y, len(task.classes)) + 0.5 * soft)
+    return {"synthetic": SyntheticSet.of(x, labels.float())}, {}
+
+
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    sets = [items["synthetic"] for _, items in sorted(inbox.items())]
+    pooled = pool_sets([s for s in sets if isinstance(s, SyntheticSet)])
+    params = train_on(cfg, task, pooled.x.to(task.device), pooled.y.to(task.device), key)
+    return {"model": Weights(params), "synthetic": pooled}
+
+
+def pool_sets(sets: list[SyntheticSet]) -> SyntheticSet:
+    return SyntheticSet.of(torch.cat([s.tensors["x"] for s in sets]), torch.cat([s.y for s in sets]))
+
+
+def train_on(cfg: Config, task: Task, x: torch.Tensor, y: torch.Tensor, key: Key) -> Params:
+    """Rows of `y` that sum to less than one count for less: they are drawn less often."""
+    generator = key.child("augment").torch(task.device)
+    pictures = torch.cat([affine(x, generator, flip=task.shape[0] == 3) for _ in range(cfg.copies)])
+    labels = y.repeat(cfg.copies, 1)
+    mass = labels.sum(1).clamp_min(1e-6)
+    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
+    return distil(
+        classifier,
+        params,
+        x=pictures,
+        y=labels / mass[:, None],
+        weights=mass.cpu(),
+        steps=cfg.train_steps,
+        batch=cfg.train_batch,
+        lr=cfg.train_lr,
+        colour=task.shape[0] == 3,
+        key=key.child("train"),
+    )
+
+
+def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
+    """Peer to peer: own records plus everybody's images. The model stays here; it is as exact as the records are."""
+    task, received = site.task, state.items["synthetic"]
+    assert isinstance(received, SyntheticSet)
+    own = F.one_hot(site.records.y, len(task.classes)).float()
+    x = torch.cat([received.x, site.records.x]).to(task.device)
+    params = train_on(cfg, task, x, torch.cat([received.y, own]).to(task.device), key)
+    return {"model": Weights(params)}
+
+
+def plan(cfg: Config, task: Task) -> Cost:
+    cost = task.gaussian(cfg.statistics_noise)
+    if cfg.share:
+        cost = cost + task.gaussian(sgd_sigma(cfg, task), batch=cfg.sgd_batch, times=cfg.sgd_steps)
+    return cost
+
+
+def shapes(cfg: Config, task: Task) -> Shapes:
+    count = cfg.images * len(task.classes)
+    return {"synthetic": {"x": ("uint8", (count, *task.shape)), "y": ("float32", (count, len(task.classes)))}}
+
+
+METHOD = Method(
+    name="prism-local",
+    summary="PRISM with synthesis on each site; synthetic images are exchanged",
+    paper="PRISM-FL (abstract)",
+    settings=Config,
+    leaves={"synthetic": SyntheticSet},
+    guarantee="site",
+    init=prism.init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
+    adopt=adopt,
+    needs_public=True,
+    kinds=("image",),
+    tiny={**prism.METHOD.tiny, "share": 0.3, "sgd_steps": 2, "sgd_batch": 8},
+)

@@ -1,0 +1,190 @@
+"""PRISM: what only it can get wrong. The laws cover the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from prismfl.boundary import PrivateRecords, Records
+from prismfl.method import Site, Task
+from prismfl.methods import prism, prism_local
+from prismfl.models.matching import match_images
+from prismfl.privacy import account, mechanisms
+from prismfl.rng import Key
+from tests.laws.world import make_job, make_world, some_records
+
+TASK = Task(
+    data="tiny", shape=(1, 8, 8), classes=("a", "b", "c"), sites=("s",), records=24, model="mlp:8",
+    public=torch.rand(80, 1, 8, 8, generator=torch.Generator().manual_seed(3)),
+)  # fmt: skip
+CFG = prism.Config(**{**prism.METHOD.tiny, "sigma": 1.0, "rank": 12, "covariance": 8})
+
+
+def door_to(records: Records, seed: int = 0) -> PrivateRecords:
+    return PrivateRecords(records, declared=24, classes=3, noise=Key.seed(seed).noise())
+
+
+def test_a_record_vector_has_norm_at_most_one() -> None:
+    """So the door never has to clip, and the shares of the sensitivity are what the settings say."""
+    enc = prism.encoder(CFG, TASK)
+    plan = prism.layout(CFG, enc.rank)
+    x = torch.cat([torch.rand(20, 1, 8, 8), torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8) * 50])
+    rows = prism.record_rows(enc, plan, x)
+    scale = plan.moment / plan.means**2
+    norms = (rows.square().sum(1) + (scale * rows[:, : plan.second].square().sum(1)).square()).sqrt()
+    assert float(norms.max()) <= 1.0 + 1e-5
+    assert rows.shape[1] == plan.width
+    assert plan.means**2 + plan.moment**2 + plan.nets**2 + plan.count**2 == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("case", ["last record", "only record of a class", "a class that stays empty"])
+def test_record_play(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbouring data: the same public parameters, and sums no further apart than the bound."""
+    n = 257  # one more than a batch
+    base = some_records(n, seed=1)
+    if case == "only record of a class":
+        base = Records(base.x, torch.where(torch.arange(n) == n - 1, 2, 0))
+    if case == "a class that stays empty":
+        base = Records(base.x, base.y % 2)
+    seen: list[tuple[torch.Tensor, float, float]] = []
+    real = mechanisms.add_noise
+
+    def spying(
+        total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian"
+    ) -> torch.Tensor:
+        seen.append((total.clone(), bound, sigma))
+        return real(total, bound=bound, sigma=sigma, stream=stream, kind=kind)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mechanisms, "add_noise", spying)
+    for records in (base, base.take(torch.arange(n - 1))):
+        prism.release_statistics(CFG, Site("s", door_to(records), {}, TASK))
+    (one, bound, sigma), (other, bound2, sigma2) = seen
+    assert (one.shape, bound, sigma) == (other.shape, bound2, sigma2)
+    gap = float((one - other).norm())
+    assert 0.1 < gap <= bound * (1 + 1e-5)
+
+
+def test_the_head_recovers_means_and_covariance_without_noise() -> None:
+    """With next to no noise the pooled statistics are those of the records."""
+    cfg = CFG.model_copy(update={"sigma": 1e-9})
+    records = [some_records(300, seed=s) for s in (1, 2)]
+    enc = prism.encoder(cfg, TASK)
+    plan = prism.layout(cfg, enc.rank)
+    released = [prism.release_statistics(cfg, Site("s", door_to(r), {}, TASK)).tensors for r in records]
+    pooled = prism.pool(cfg, plan, released, enc)
+    x, y = (torch.cat([getattr(r, k) for r in records]) for k in "xy")
+    z = enc.coordinates(x)
+    means = torch.stack([z[y == c].mean(0) for c in range(3)])
+    torch.testing.assert_close(pooled.counts, torch.tensor([200.0, 200.0, 200.0]), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(pooled.means, means, rtol=1e-3, atol=1e-4)
+    lead = (z - means[y])[:, : plan.second]
+    torch.testing.assert_close(pooled.within[:8, :8], lead.T @ lead / 600, rtol=1e-3, atol=1e-4)
+    head = prism.lda_head(cfg, plan, pooled)
+    assert float((prism.head_scores(enc, head, x).argmax(1) == y).float().mean()) > 0.9
+
+
+def test_a_site_without_a_class_does_not_drown_it() -> None:
+    """Pure-noise blocks of sites that lack a class are left out by their noisy count, not by a look at the data."""
+    cfg = CFG.model_copy(update={"sigma": 3.0})
+    enc = prism.encoder(cfg, TASK)
+    plan = prism.layout(cfg, enc.rank)
+    with_class = some_records(3000, seed=1)
+    without = Records(with_class.x[:2000], with_class.y[:2000] % 2)
+    released = [
+        prism.release_statistics(cfg, Site("s", door_to(r, i), {}, TASK)).tensors
+        for i, r in enumerate((with_class, without))
+    ]
+    pooled = prism.pool(cfg, plan, released, enc)
+    alone = prism.pool(cfg, plan, released[:1], enc)
+    torch.testing.assert_close(pooled.means[2], alone.means[2])
+    assert not torch.allclose(pooled.means[0], alone.means[0])
+
+
+def test_matching_moves_images_to_the_targets_and_the_knob_keeps_them_home() -> None:
+    enc = prism.encoder(CFG, TASK)
+    assert TASK.public is not None
+    seeds, labels = TASK.public[:12], torch.arange(3).repeat_interleave(4)
+    private = some_records(60, seed=5)
+    targets = torch.stack([torch.stack([net(private.x[private.y == c]).mean(0) for net in enc.nets]) for c in range(3)])
+
+    def gap(x: torch.Tensor) -> float:
+        found = torch.stack([torch.stack([net(x[labels == c]).mean(0) for net in enc.nets]) for c in range(3)])
+        return float((found - targets).square().sum())
+
+    moved = {
+        c: match_images(
+            enc.nets, targets, seeds=seeds, labels=labels, steps=60, per_step=3, lr=0.3, closeness=c, key=Key.seed(1)
+        )
+        for c in (0.0, 5.0)
+    }
+    assert gap(moved[0.0]) < 0.3 * gap(seeds)
+    far = {c: float((x - seeds).square().sum()) for c, x in moved.items()}
+    assert far[5.0] < 0.5 * far[0.0]
+    assert gap(moved[5.0]) > gap(moved[0.0])
+
+
+def test_more_budget_for_training_means_more_noise_on_the_statistics() -> None:
+    cfg = prism_local.Config(**{**prism_local.METHOD.tiny, "sigma": 2.0, "share": 0.5})
+    assert cfg.statistics_noise == pytest.approx(2.0 * 2**0.5)
+    none = cfg.model_copy(update={"share": 0.0})
+    assert none.statistics_noise == 2.0
+    assert account.epsilon(prism_local.plan(none, TASK), 1e-5) < account.epsilon(prism_local.plan(cfg, TASK), 1e-5) * 3
+
+
+def test_the_images_carry_no_record_when_the_noise_is_ordinary(tmp_path: Path) -> None:
+    """No synthetic image of a tiny noisy run is a copy of a private one."""
+    world = make_world(make_job("prism", sigma=4.0), tmp_path)
+    state, _ = world.run()
+    made = state.items["synthetic"].tensors["x"].float() / 255
+    private = torch.cat([host.records().x for host in world.hosts])
+    assert float(torch.cdist(made.flatten(1), private.flatten(1)).min()) > 0.5
+
+
+def test_a_server_sees_the_same_shapes_from_one_and_three_channels() -> None:
+    colour = replace(TASK, shape=(3, 16, 16), public=torch.rand(60, 3, 16, 16))
+    enc = prism.encoder(CFG, colour)
+    form = prism.layout(CFG, enc.rank)
+    assert prism.shapes(CFG, colour)["statistics"]["sums"] == ("float32", (3, form.width))
+
+
+def adaptive(enough: float) -> dict[str, object]:
+    return {"budget": "adaptive", "rounds": 4, "enough": enough}
+
+
+def test_an_adaptive_site_stops_when_its_release_is_clear_and_never_exceeds_its_cap(tmp_path: Path) -> None:
+    """The ledger holds the worst case; what is charged is what was released, and the filter keeps the cap."""
+    costs = {}
+    for enough in (1e-9, 1e9):
+        job = make_job("prism", sigma=0.5, settings=adaptive(enough))
+        cap = 1.001 * account.epsilon_rdp(job.plan(), 1e-5)
+        world = make_world(job, tmp_path / str(enough), cap=cap)
+        world.run()
+        costs[enough] = world.charged(world.hosts[0].ledger)
+        assert account.epsilon_rdp(costs[enough], 1e-5) <= cap
+        shares = [float(r.items["statistics"].tensors["spent"]) for r in world.releases if r.site == "site-0"]
+        assert shares == pytest.approx([1 / 15, 3 / 15, 7 / 15, 1.0] if enough < 1 else [1 / 15] * 4)
+    assert costs[1e-9] == make_job("prism", sigma=0.5, settings=adaptive(1.0)).plan()
+    first = make_job("prism", sigma=0.5 * 15**0.5)
+    assert account.epsilon(costs[1e9], 1e-5) == pytest.approx(account.epsilon(first.plan(), 1e-5), rel=1e-6)
+
+
+def test_joined_exchanges_are_as_clear_as_one_release_of_the_whole_budget() -> None:
+    """Weights by budget: the noise of the joined sums is that of a single release at sigma."""
+    cfg = CFG.model_copy(update={"sigma": 2.0, "rounds": 3})
+    empty = some_records(3, seed=0).take(torch.arange(0))
+    memory: dict[str, object] = {}
+    for r in range(3):
+        site = Site("s", door_to(empty, seed=r), memory, TASK)  # type: ignore[arg-type]
+        leaves, _ = prism.next_statistics(cfg, r, site)
+        memory = {"statistics": leaves}
+    noise = leaves.tensors["sums"]
+    assert float(leaves.tensors["spent"]) == pytest.approx(1.0)
+    assert abs(float(noise.std()) / 2.0 - 1.0) < 0.25
+
+
+def test_a_budget_too_small_for_use_is_said_before_it_is_spent() -> None:
+    assert prism.advice(CFG.model_copy(update={"sigma": 50.0}), TASK)
+    assert prism.advice(CFG.model_copy(update={"sigma": 1.0}), replace(TASK, records=100_000)) == []
