@@ -8,9 +8,10 @@ from prismfl.errors import BudgetError, PrismError, UserError
 
 if TYPE_CHECKING:
     from prismfl.experiment import Plan, Result
+    from prismfl.holder import PrismSynthesizer
 
 __version__ = "0.1.0"
-__all__ = ["BudgetError", "PrismError", "UserError", "__version__", "plan", "run"]
+__all__ = ["BudgetError", "PrismError", "UserError", "__version__", "create", "plan", "run"]
 
 
 def run(**options: Any) -> Result:
@@ -28,3 +29,10 @@ def plan(**options: Any) -> Plan:
     from prismfl import experiment
 
     return experiment.plan(experiment.configure(options))
+
+
+def create(name: str, *, epsilon: float, delta: float = 1e-5, **options: Any) -> PrismSynthesizer:
+    """A synthesizer for one data holder: `prismfl.create("prism", epsilon=1.0).fit(X, y).sample(100)`."""
+    from prismfl.holder import create as make
+
+    return make(name, epsilon=epsilon, delta=delta, **options)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from prismfl import __version__
-from prismfl.commands import attack, audit, report, schema, server, site, synth, terminal
+from prismfl.commands import attack, audit, bundle, dashboard, demo, report, schema, server, site, synth, terminal
 from prismfl.commands.terminal import ConfigFile, Format, Sets
 from prismfl.errors import PrismError
 
@@ -156,9 +156,12 @@ def methods(fmt: Format = "table") -> None:
 @app.command()
 def leaves(fmt: Format = "table") -> None:
     """The manifest of every method: what leaves a site, at what cost, for which unit."""
-    from prismfl.report.manifest import manifest
+    from prismfl.report.manifest import manifest, manifest_page
     from prismfl.report.tables import simple_table
 
+    if fmt == "markdown":
+        terminal.out(manifest_page().rstrip("\n"))
+        return
     rows = manifest()
     terminal.emit(rows, fmt, lambda: simple_table("What leaves a site", rows))
 
@@ -258,10 +261,13 @@ def history(path: LedgerPath, fmt: Format = "table") -> None:
     terminal.emit(rows, fmt, lambda: simple_table("Ledger history", rows))
 
 
+app.command()(demo.demo)
 app.command()(report.report)
 app.command()(audit.audit)
+app.command()(dashboard.dashboard)
 app.add_typer(server.app, name="server")
 app.add_typer(site.app, name="site")
 app.command()(attack.attack)
 app.command()(synth.synth)
 app.command()(schema.schema)
+app.add_typer(bundle.app, name="bundle")

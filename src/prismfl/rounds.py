@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -85,10 +85,11 @@ class Hub:
         return Key.from_os() if self.deployed else job.key.child("noise", "hub", round)
 
 
-def site_step(job: Job, state: State, host: Host) -> bytes:
+def site_step(job: Job, state: State, host: Host, *, arrived: Sequence[str] = ()) -> bytes:
     """A site's whole part in a round: the bytes to send. Charged before they are returned, once.
 
     A release that was made before (the server asks again after a crash) is sent again as it was, for free.
+    `arrived` are earlier releases that the server will not ask for again.
     """
     release_id = f"{job.run}/{host.name}/{state.round}"
     kept = host.ledger.outbox(release_id)
@@ -109,7 +110,7 @@ def site_step(job: Job, state: State, host: Host) -> bytes:
     release = make_release(door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round)
     raw = release.encode()
     host.memory.save(state.round, memory)
-    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw)
+    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
     return raw
 
 

@@ -89,7 +89,12 @@ class RunDirectory:
 
     def record(self, message: Message, raw: bytes | None) -> None:
         if raw is not None and message.file is not None:
-            write_atomically(self.path / message.file, raw)
+            # Whole or absent after a kill; like the lines about it, it does not wait for the disk.
+            path = self.path / message.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(path.name + ".part")
+            part.write_bytes(raw)
+            part.replace(path)
         self._append("transcript.jsonl", message.__dict__)
 
     def messages(self) -> list[Message]:

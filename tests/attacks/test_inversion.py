@@ -33,7 +33,9 @@ def test_the_image_of_a_class_looks_like_that_class() -> None:
     assert right >= 7
     blank = build("logreg", (1, 8, 8), 10, key=Key.seed(1))
     blind = [
-        int(likeness(class_image(lambda x: blank[0].logits(blank[1], x), (1, 8, 8), c, key=Key.seed(c)), means).argmax())
+        int(
+            likeness(class_image(lambda x: blank[0].logits(blank[1], x), (1, 8, 8), c, key=Key.seed(c)), means).argmax()
+        )
         for c in range(10)
     ]
     assert sum(guess == c for c, guess in enumerate(blind)) <= 4

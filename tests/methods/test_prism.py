@@ -74,7 +74,7 @@ def test_the_head_recovers_means_and_covariance_without_noise() -> None:
     enc = prism.encoder(cfg, TASK)
     plan = prism.layout(cfg, enc.rank)
     released = [prism.release_statistics(cfg, Site("s", door_to(r), {}, TASK)).tensors for r in records]
-    pooled = prism.pool(cfg, plan, released, enc)
+    pooled = prism.pool(cfg, plan, released, enc, usual=1000)
     x, y = (torch.cat([getattr(r, k) for r in records]) for k in "xy")
     z = enc.coordinates(x)
     means = torch.stack([z[y == c].mean(0) for c in range(3)])
@@ -97,8 +97,8 @@ def test_a_site_without_a_class_does_not_drown_it() -> None:
         prism.release_statistics(cfg, Site("s", door_to(r, i), {}, TASK)).tensors
         for i, r in enumerate((with_class, without))
     ]
-    pooled = prism.pool(cfg, plan, released, enc)
-    alone = prism.pool(cfg, plan, released[:1], enc)
+    pooled = prism.pool(cfg, plan, released, enc, usual=1000)
+    alone = prism.pool(cfg, plan, released[:1], enc, usual=1000)
     torch.testing.assert_close(pooled.means[2], alone.means[2])
     assert not torch.allclose(pooled.means[0], alone.means[0])
 

@@ -156,3 +156,5 @@ def test_training_beats_the_start_and_draws_follow_the_data() -> None:
 def test_an_unknown_synthesizer_is_named() -> None:
     with pytest.raises(UserError, match="Unknown synthesizer 'gan'"):
         Recipe("gan", Shape(MIXED), 2)
+    with pytest.raises(UserError, match="up to 256 features, got 300"):
+        Recipe("dp-gaussian", Shape(Columns.parse(["n"] * 300)), 2)

@@ -1,17 +1,20 @@
 """How a bug is planted: a snippet of a function's source is replaced, in this process, for one test."""
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from prismfl.methods import METHODS
+from prismfl.privacy import account
 
 Check = Callable[[Path, pytest.MonkeyPatch], None]
 
@@ -39,3 +42,21 @@ class Bug:
         made: dict[str, Any] = {}
         exec(code, vars(module), made)
         monkeypatch.setattr(self.owner, self.function, made[self.function])
+        _everywhere(monkeypatch, self.function, current, made[self.function])
+
+
+def _everywhere(monkeypatch: pytest.MonkeyPatch, name: str, old: object, new: object) -> None:
+    """Modules that imported the function by name, and methods that hold it, get the bug too."""
+    for module in [m for n, m in sys.modules.items() if n.partition(".")[0] in ("prismfl", "tests")]:
+        if vars(module).get(name) is old:
+            monkeypatch.setattr(module, name, new)
+    for key, method in list(METHODS.items()):
+        if getattr(method, name, None) is old:
+            monkeypatch.setitem(METHODS, key, replace(method, **{name: new}))
+    forget()
+
+
+def forget() -> None:
+    """Empty the accountant's caches, which would carry a right answer into a planted world, and a wrong one out."""
+    for cached in (account._composed, account._branch_epsilon, account.mechanism_rdp):
+        cached.cache_clear()

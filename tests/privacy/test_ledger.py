@@ -283,6 +283,22 @@ def test_a_resend_is_free_and_other_bytes_are_refused(ledger: Ledger, path: Path
         ledger.confirm("r/9")
 
 
+def test_a_release_confirms_earlier_ones_in_passing(ledger: Ledger, path: Path) -> None:
+    data = ledger.dataset("a", records=RECORDS, cap=CAP)
+    ledger.reserve("r", data, ONE * 5)
+    ledger.release("r", data, "r/0", ONE, b"0")
+    ledger.release("r", data, "r/1", ONE, b"1", arrived=["r/0"])
+    with pytest.raises(UserError, match="No release 'r/9'"):
+        ledger.release("r", data, "r/2", ONE, b"2", arrived=["r/1", "r/9"])
+    entries = ledger.verify()
+    ledger.confirm("r/0")
+    assert ledger.verify() == entries
+    with Ledger.open(path) as again:
+        assert [(charge.release, charge.confirmed) for charge in again.charges()] == [("r/0", True), ("r/1", False)]
+        assert (again.outbox("r/0"), again.outbox("r/1")) == (None, b"1")
+        assert again.spent(data) == ONE * 2
+
+
 def test_reading_back(ledger: Ledger) -> None:
     a = ledger.dataset("a", records=RECORDS, cap=CAP)
     b = ledger.dataset("b", records=[b"other"])

@@ -110,4 +110,5 @@ def _roughness(image: torch.Tensor) -> torch.Tensor:
         (image[..., 1:] - image[..., :-1]).abs().mean(),
         (image[..., 1:, :] - image[..., :-1, :]).abs().mean(),
     )
-    return (across + down) * image[0].numel() ** 0.5
+    rough: torch.Tensor = (across + down) * float(image[0].numel() ** 0.5)
+    return rough

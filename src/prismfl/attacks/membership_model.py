@@ -188,7 +188,8 @@ class _Training:
         grad = torch.func.vmap(torch.func.grad(classifier.loss))
         for _ in range(self.epochs):
             shuffled = torch.stack([r[torch.randperm(len(r), generator=order)[:size]] for r in rows])
-            for chosen in shuffled.split(self.batch, dim=1):
+            for start in range(0, size, self.batch):
+                chosen = shuffled[:, start : start + self.batch]
                 grads = grad(params, self.x[chosen], self.y[chosen])
                 velocity = {name: 0.9 * v + grads[name] for name, v in velocity.items()}
                 params = step(params, velocity, cosine(self.lr, done, steps))
@@ -196,7 +197,8 @@ class _Training:
                 progress("training shadow models", done, steps)
         together = torch.func.vmap(classifier.logits, in_dims=(0, None))
         with torch.no_grad():
-            return torch.cat([together(params, part) for part in self.x.split(CHUNK)], dim=1)
+            parts = [together(params, self.x[i : i + CHUNK]) for i in range(0, len(self.x), CHUNK)]
+        return torch.cat(parts, dim=1)
 
 
 def _halves(shadows: int, records: int, generator: torch.Generator) -> torch.Tensor:
@@ -224,4 +226,5 @@ def _log_normal(value: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor) -
 
 
 def _numbers(scores: torch.Tensor) -> Scores:
-    return np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
+    clean: Scores = np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
+    return clean

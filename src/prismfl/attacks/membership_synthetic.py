@@ -50,7 +50,8 @@ def density_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor,
     spread = ((base - centre) @ axes.T).std(0).clamp(min=1e-9)
 
     def project(rows: torch.Tensor) -> torch.Tensor:
-        return ((rows.flatten(1).double() - centre) @ axes.T) / spread
+        projected: torch.Tensor = ((rows.flatten(1).double() - centre) @ axes.T) / spread
+        return projected
 
     points = project(x)
     return _numbers(_log_density(points, project(made)) - _log_density(points, project(reference)))
@@ -80,7 +81,7 @@ def decoder_scores(
     """
     codes = torch.randn(pool, latent, generator=key.torch())
     with torch.no_grad():
-        shown = torch.cat([decode(part).flatten(1) for part in codes.split(CHUNK)])
+        shown = torch.cat([decode(codes[i : i + CHUNK]).flatten(1) for i in range(0, pool, CHUNK)])
     if shown.shape[1] != x[0].numel():
         raise UserError(f"The generator makes records of {shown.shape[1]} numbers, the candidates have {x[0].numel()}.")
     gaps, near = torch.cdist(x.flatten(1), shown).topk(starts, dim=1, largest=False)
@@ -136,4 +137,5 @@ def _check(x: torch.Tensor, others: torch.Tensor, what: str) -> None:
 
 
 def _numbers(scores: torch.Tensor) -> Scores:
-    return np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
+    clean: Scores = np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
+    return clean

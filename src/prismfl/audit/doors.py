@@ -45,11 +45,22 @@ class Watcher:
         self.right = torch.zeros(m, dtype=torch.float64)
 
     def note(
-        self, parts: torch.Tensor, answer: torch.Tensor, *, scale: float, rows: torch.Tensor | None = None
+        self,
+        parts: torch.Tensor,
+        answer: torch.Tensor,
+        *,
+        scale: float,
+        rate: float = 1.0,
+        rows: torch.Tensor | None = None,
     ) -> None:
-        """One noisy answer: `parts[i]` is what canary `rows[i]` adds to it if it is in."""
+        """One noisy answer: `parts[i]` is what canary `rows[i]` adds to it if it is in and drawn (at `rate`)."""
+        if not len(parts):
+            return
         index = torch.arange(len(self.right)) if rows is None else rows
-        weight, parts = 1.0 / scale**2, parts.to(torch.float64)
+        parts = parts.to(torch.float64)
+        # Who was drawn is noise to the attacker as well: its variance, spread evenly over the coordinates.
+        drawing = 0.5 * rate * (1.0 - rate) * float(parts.square().sum()) / parts.shape[1]
+        weight, parts = 1.0 / (scale**2 + drawing), rate * parts
         self.normal[index[:, None], index[None, :]] += weight * (parts @ parts.T)
         self.right[index] += weight * (parts @ answer.to(torch.float64).flatten())
         self.answers += 1
@@ -85,7 +96,7 @@ class WatchedRecords(PrivateRecords):
         parts = parts * _factors(parts, bound, kind)[:, None]
         seen = _looked_at(answer.numel())
         self.watcher.note(
-            rate * parts[:, seen], answer.flatten()[seen], scale=bound * (sigma or NOISELESS), rows=self.rows
+            parts[:, seen], answer.flatten()[seen], rate=rate, scale=bound * (sigma or NOISELESS), rows=self.rows
         )
         return answer
 
@@ -125,7 +136,9 @@ class WatchedRecords(PrivateRecords):
         own, extras = self._canaries, () if shared is None else shared((key or Key.seed(0)).torch(), len(self.rows))
         parts = record_gradients(loss, params, (own.x, own.y, *extras), clip=clip, kind=kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
-        self.watcher.note(rate * parts, flat * rate * self.declared, scale=clip * (sigma or NOISELESS), rows=self.rows)
+        self.watcher.note(
+            parts, flat * rate * self.declared, rate=rate, scale=clip * (sigma or NOISELESS), rows=self.rows
+        )
         return answer
 
     @contextmanager
@@ -212,7 +225,7 @@ def _size(params: mechanisms.Params) -> int:
 
 
 def _shared(extra: Extra) -> Extra:
-    """The same extra inputs for every record: public randomness, so that a canary's part does not depend on its place."""
+    """The same extra inputs for every record: public, so that a canary's part does not depend on its place."""
 
     def same(generator: torch.Generator, n: int) -> tuple[torch.Tensor, ...]:
         return tuple(part.expand(n, *part.shape[1:]) for part in extra(generator, 1))

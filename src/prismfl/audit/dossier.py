@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from prismfl.audit.reopen import Reopened, reopen
 from prismfl.data import DATASETS, summary
 from prismfl.errors import UserError
 from prismfl.report.facts import collect
 from prismfl.report.pictures import grid, save_sheet
-from prismfl.audit.reopen import Reopened, reopen
 
 COLUMNS = 10
 
@@ -51,7 +51,7 @@ def _neighbours(run: Reopened) -> list[dict[str, Any]]:
     if made is None or run.job.task.kind != "image":
         return []
     labels = made.hard_y
-    first = [int(torch.nonzero(labels == c)[0]) for c in labels.unique().tolist()][:COLUMNS]
+    first = [int(torch.nonzero(labels == c)[0]) for c in sorted(set(labels.tolist()))][:COLUMNS]
     chosen = made.x[first]
     distances = torch.cdist(chosen.flatten(1), run.dataset.x_train.flatten(1))
     near, where = distances.min(1)
@@ -60,5 +60,6 @@ def _neighbours(run: Reopened) -> list[dict[str, Any]]:
         file = Path(folder) / "neighbours.png"
         save_sheet(sheet, file, scale=3)
         png = base64.b64encode(file.read_bytes()).decode()
-    words = f"Synthetic images (top) and the private record nearest to each (bottom); distances {near.min():.2f} to {near.max():.2f}"
+    words = "Synthetic images (top) and the private record nearest to each (bottom)"
+    words += f"; distances {near.min():.2f} to {near.max():.2f}"
     return [{"title": words, "png": png, "private": True}]

@@ -19,7 +19,7 @@ from prismfl.attacks import membership_model as model_attacks
 from prismfl.attacks import membership_synthetic as set_attacks
 from prismfl.audit.reopen import Reopened
 from prismfl.errors import UserError
-from prismfl.metrics.membership import LOW_RATES, auc, bound_of, limits, measure
+from prismfl.metrics.membership import auc, binomial_interval, bound_of, limits, measure
 from prismfl.models.beta_vae import build_decoder
 from prismfl.models.classifier import build
 from prismfl.models.training import fit
@@ -62,9 +62,13 @@ def judged(
     allowed = limits(cost, delta)
     found["bound"] = {"fpr": rates, "tpr": [round(float(v), 6) for v in bound_of(cost, rates)]}
     found["allowed_auc"] = allowed["auc"]
-    low = [(rate.low, allowed[f"tpr_at_{rate.fpr:g}"]) for rate in result.rates if rate.fpr in LOW_RATES]
-    # The lower ends of the intervals: an attack is above the bound only if chance cannot explain it.
-    found["within_bound"] = result.auc_low <= (allowed["auc"] or 0.0) and all(a <= (b or 0.0) for a, b in low)
+    # Chance must not explain it: the lower end of what was found against the bound at the upper end of the alarms.
+    alarms = [binomial_interval(int(rate.fpr * len(others)), len(others))[1] for rate in result.rates]
+    most = bound_of(cost, alarms)
+    found["within_bound"] = bool(
+        result.auc_low <= (allowed["auc"] or 0.0)
+        and all(rate.low <= limit for rate, limit in zip(result.rates, most.tolist()))
+    )
     return found
 
 

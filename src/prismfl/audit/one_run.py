@@ -1,4 +1,4 @@
-"""The one-run audit: canaries in or out by a coin, one run, guesses; and the same without noise, which must be caught."""
+"""The one-run audit: canaries in or out by a coin, one run, guesses; and again without noise, which must be caught."""
 
 from __future__ import annotations
 
@@ -137,9 +137,16 @@ def judge(
         confidence=CONFIDENCE,
         answers=watched.answers,
         passed=not over,
-        words="; ".join(over) or "within the claim",
+        words="; ".join(over) or _silence(control, len(watched.scores)),
         seconds=round(seconds, 2),
     )
+
+
+def _silence(control: float | None, canaries: int) -> str:
+    """What it means that nothing was found; with few canaries even perfect guesses stay below `CONTROL`."""
+    if control is None or control >= CONTROL or canaries < 900:
+        return "within the claim"
+    return f"within the claim, but inconclusive: without noise only {control:.3g} was measured"
 
 
 def _control(

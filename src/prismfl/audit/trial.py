@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.audit.doors import NOISELESS, Watcher, WatchedRecords, WatchedSum, record_gradients
+from prismfl.audit.doors import NOISELESS, WatchedRecords, WatchedSum, Watcher, record_gradients
 from prismfl.boundary import Records
 from prismfl.errors import UserError
 from prismfl.method import Method, Settings, Site, State, Task
@@ -21,10 +21,15 @@ from prismfl.rng import Key
 
 CLASSES = ("a", "b", "c", "d")
 IMAGE, TABLE = (1, 8, 8), (64,)
-EVERYTHING = {"batch": None, "rate": 1.0}
+EVERYTHING = {"batch": None, "sgd_batch": None, "rate": 1.0}
 """Settings of the sampling: every record in every step, where one run tells most about the noise."""
 WIDE = {"networks": 8, "network_width": 8, "network_features": 64, "atoms": 32, "rank": 128, "covariance": 16}
-SHARP: dict[str, dict[str, Any]] = {"dp-fedavg-client": {"clip": 0.05}, "prism": WIDE, "prism-head": WIDE}
+SHARP: dict[str, dict[str, Any]] = {
+    "dp-fedavg-client": {"clip": 0.05},
+    "prism": WIDE,
+    "prism-head": WIDE,
+    "prism-client": WIDE,
+}
 """Settings under which canaries use up their whole bound, and answers are wide enough to tell 1000 of them apart."""
 
 
@@ -66,9 +71,10 @@ def tiny_settings(method: Method, task: Task, *, epsilon: float, noiseless: bool
         return method.settings(**values)
 
     def cost(sigma: float) -> Cost:
-        return method.plan(method.settings(**values, sigma=sigma), task)
+        return method.plan(method.settings(**{**values, "sigma": sigma}), task)
 
-    return method.settings(**values, sigma=0.0 if noiseless else account.calibrate(cost, epsilon, task.delta))
+    sigma = 0.0 if noiseless else account.calibrate(cost, epsilon, task.delta)
+    return method.settings(**{**values, "sigma": sigma})
 
 
 def make_canaries(task: Task, count: int, key: Key) -> Records:
@@ -96,7 +102,8 @@ def _site_level(
     method: Method, settings: Settings, task: Task, watcher: Watcher, inside: torch.Tensor, key: Key
 ) -> Cost:
     records = watcher.canaries.take(torch.nonzero(inside).flatten())
-    state, total, memory = _start(method, settings, task, key), Cost.zero(task.unit, task.relation), {}  # type: ignore[var-annotated]
+    state, total = _start(method, settings, task, key), Cost.zero(task.unit, task.relation)
+    memory: Items = {}
     for r in range(settings.rounds):
         door = WatchedRecords(
             records,

@@ -162,6 +162,21 @@ def deny(folder: Folder, release: ReleaseId) -> None:
 
 
 @app.command()
+def close(
+    folder: Folder, run: Annotated[str, typer.Argument(help="The run, as `prismfl site egress` names it.")]
+) -> None:
+    """Close the account of a run that ended without telling this site; what it released stays charged."""
+    from prismfl.privacy.ledger import Ledger
+
+    with Ledger.open(folder / "ledger.sqlite", create=False) as ledger:
+        names = {charge.run for charge in ledger.charges() if charge.run.startswith(run)}
+        if len(names) != 1:
+            raise UserError(f"Expected one run whose name starts with '{run}', found {len(names)}.")
+        ledger.close(names.pop())
+    terminal.say("closed; the budget that it held and did not spend is free again")
+
+
+@app.command()
 def egress(folder: Folder, fmt: Format = "table") -> None:
     """Everything that left this site."""
     from prismfl.federation.egress import EgressLog

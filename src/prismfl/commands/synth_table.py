@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from prismfl.rng import Key
 
 Warn = Callable[[str], None]
 FEW = 10
+BATCH, SMALL = 1024, 5000
 NO_LABEL = "\0no label"
 
 
@@ -79,9 +81,7 @@ def synth_table(
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
     task = _task(table, size, delta)
-    settings = {"columns": words(table.schema), "balance": "noised", "samples": rows or size}
-    cfg = validate(threedgl.Config, merge({}, sets or [], settings=threedgl.Config)["settings"] | settings, "--set")
-    cfg = solve(cfg, task, epsilon)
+    cfg = solve(_settings(table, size, sets or []), task, epsilon)
     threedgl.init(cfg, task, Key.seed(seed))
     key = Key.from_os() if deployed else Key.seed(seed)
     generator, spent = _release(
@@ -189,6 +189,17 @@ def _declared_size(table: Table, records: int | None, *, warn: Warn) -> int:
     rounded = max(1, int(round(count / scale) * scale))
     warn(f"The number of records (rounded to {rounded}) is treated as public; declare --records to set it.")
     return rounded
+
+
+def _settings(table: Table, size: int, sets: list[str]) -> threedgl.Config:
+    """Defaults by the declared size (batches near 1,000; small tables ask more for moments), then --set."""
+    halvings = max(2, math.ceil(math.log2(max(1.0, size / BATCH))))
+    base = {"rate": 2.0**-halvings, "start": 50 if size < SMALL else 20, "balance": "noised"}
+    given = merge({}, sets, settings=threedgl.Config)["settings"]
+    if "start" not in given and "queries" in given:
+        base["start"] = max(1, int(given["queries"]) // 3)
+    found: threedgl.Config = validate(threedgl.Config, {**base, **given, "columns": words(table.schema)}, "--set")
+    return found
 
 
 def _task(table: Table, size: int, delta: float) -> Task:

@@ -2,12 +2,13 @@
 
 `superlink` is Flower's SuperLink whose control and runtime interfaces answer this machine only (Flower serves them
 on the port of the sites, without asking who calls). `clientapp` is Flower's ClientApp process that refuses any app
-other than prismfl's own: a server cannot send code to a site. `warm` keeps a process with everything imported, from
-which each ClientApp is forked: Flower starts one for every message, and importing costs more than most messages.
+other than prismfl's own: a server cannot send code to a site. On a site it is forked from a process that has everything
+imported (`fork_apps`): Flower starts one for every message, and importing costs more than most messages.
 """
 
 from __future__ import annotations
 
+import ctypes
 import io
 import ipaddress
 import json
@@ -16,7 +17,7 @@ import signal
 import sys
 import tomllib
 import zipfile
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -174,25 +175,28 @@ def write_commands(folder: Path) -> None:
         (folder / name).chmod(0o755)
 
 
-def warm() -> None:
-    """Import everything once, then fork the process for each command that arrives in the fifo."""
-    fifo = Path(os.environ["PRISMFL_SITE"]) / "bin" / FIFO
-    # Opened before the imports, so that early commands wait in it; and for writing too, so that it never ends.
-    lines = open(os.open(fifo, os.O_RDWR), "rb")  # noqa: SIM115
+def import_flower() -> None:
+    """Load what the forked processes need of Flower."""
     import flwr.supercore.cli.flower_superexec
     import flwr.supernode.cli.flwr_clientapp  # noqa: F401
 
-    import prismfl.federation.apps  # noqa: F401
-    from prismfl.federation.office import Office
 
-    Office.open(fifo.parent.parent).preload()
+def fork_apps(lines: Iterable[bytes]) -> None:
+    """Fork a process for each command line; returns in the forked process, when it is done."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for these processes; the system clears them away
     for line in lines:
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with_parent(signal.SIGKILL)
             sys.argv = json.loads(line)
             FORKED[Path(sys.argv[0]).name]()
             return
+
+
+def die_with_parent(signum: int = signal.SIGTERM) -> None:
+    """In a child: have the system send a signal when the parent is gone, however it went."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signum)
 
 
 def superexec() -> None:

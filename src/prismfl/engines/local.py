@@ -43,6 +43,9 @@ def run(
         state = _round(
             job, state, by_name, directory=directory, hub=hub, keep=keep, progress=progress, after_round=after_round
         )
+    for host in hosts:
+        for release in _waiting(job, host, before=state.round):
+            host.ledger.confirm(release)
     own = {}
     for i, host in enumerate(hosts):
         if job.method.adopt is not None:
@@ -69,7 +72,8 @@ def _round(
     traffic = {"bytes_up": 0, "bytes_down": 0}
     for i, name in enumerate(chosen):
         progress(f"round {state.round + 1}, {name}", state.round * len(chosen) + i, job.settings.rounds * len(chosen))
-        raw = site_step(job, state, hosts[name])
+        # Both checkpoints are past what is two rounds old; what is younger may have to be sent again.
+        raw = site_step(job, state, hosts[name], arrived=_waiting(job, hosts[name], before=state.round - 1))
         _note(directory, state.round, name, "down", down, whole=whole and i == 0)
         _note(directory, state.round, name, "up", raw, whole=whole)
         traffic["bytes_up"] += len(raw)
@@ -78,12 +82,16 @@ def _round(
     progress(f"round {state.round + 1}, server", (state.round + 1) * len(chosen), job.settings.rounds * len(chosen))
     after = server_step(job, state, {name: release.items for name, release in inbox.items()}, hub=hub)
     directory.save_state(after)
-    for name, release in inbox.items():
-        hosts[name].ledger.confirm(release.id)
     if hub is not None:
         hub.ledger.confirm(f"{job.run}/hub/{state.round}")
     after_round(after, traffic)
     return after
+
+
+def _waiting(job: Job, host: Host, *, before: int) -> list[str]:
+    """The site's releases of earlier rounds whose bytes its ledger still keeps."""
+    kept = [charge.release for charge in host.ledger.charges(run=job.run) if not charge.confirmed]
+    return [release for release in kept if int(release.rsplit("/", 1)[1]) < before]
 
 
 def _note(directory: RunDirectory, round: int, site: str, direction: str, raw: bytes, *, whole: bool) -> None:

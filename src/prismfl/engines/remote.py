@@ -142,6 +142,7 @@ class Conductor:
     sleep: Callable[[float], None] = time.sleep
     roster: dict[str, int] = field(default_factory=dict)
     greeted: dict[int, str] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
 
     def run(self) -> State:
         state = self.directory.load_state()
@@ -282,6 +283,7 @@ class Conductor:
             self._note(state.round, site, "up", raw, whole=whole)
             traffic["bytes_up"] += len(raw)
             traffic["bytes_down"] += len(down) if state.items else 0
+        self.counted = set(inbox)
         after = server_step(self.job, state, inbox, hub=self.hub)
         self.directory.save_state(after)
         if self.hub is not None:
@@ -293,21 +295,25 @@ class Conductor:
         return after
 
     def _finish(self, state: State) -> None:
-        """Tell the sites that the run is over and give them the final state; whoever misses it is named."""
+        """Tell the sites that the run is over and give them the final state; whoever misses it is named.
+
+        Nobody waits for a site that was not there in the last round.
+        """
         down = encode(state.items, {"round": state.round, "phase": state.phase})
         request = Request("finish", self.description, state.round, self.rules.deadline, down)
-        waiting = {site: place for site, place in self.roster.items() if self.post.send(place, request)}
+        told = {site: place for site, place in self.roster.items() if self.post.send(place, request)}
+        waiting = set(told) & (self.counted or set(told))
+        missed = set(self.job.task.sites)
         end = self.clock() + self.rules.deadline
         while waiting and self.clock() < end:
             for place, asked_for, answer in self.post.collect():
-                done = [s for s, known in waiting.items() if known == place and asked_for.kind == "finish"]
-                for site in done:
-                    del waiting[site]
-                    if answer.kind == "code":
-                        self._fault(state.round, site, answer.code)
+                for site in [s for s, known in told.items() if known == place and asked_for.kind == "finish"]:
+                    waiting.discard(site)
+                    if answer.kind == "done":
+                        missed.discard(site)
             if waiting:
                 self.sleep(self.rules.poll)
-        for site in sorted(set(self.job.task.sites) - set(self.roster) | set(waiting)):
+        for site in sorted(missed):
             self._fault(state.round, site, "missed-the-end")
 
     def _note(self, round: int, site: str, direction: str, raw: bytes, *, whole: bool) -> None:

@@ -127,7 +127,7 @@ class Peer:
         return path
 
     def absorb(self, shared: Path, *, without: Collection[str] = ()) -> Imported:
-        """Take the server's step with everybody's bundle of this round, `without` those that all agreed to leave out."""
+        """Take the server's step with everybody's bundle of this round, `without` those all agreed to leave out."""
         state = self._open_round()
         keys = peer_keys(self.office.folder)
         keys[self.office.config.name] = signing_key(self.office.folder / "keys" / "sign.key").public_key()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from prismfl.engines.flower_guard import quiet_environment
+from prismfl.engines.flower_guard import die_with_parent, quiet_environment
 from prismfl.errors import PrismError, UserError
 
 STOP_SECONDS = 5.0
@@ -80,14 +79,8 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
-
-
-def _die_with_parent() -> None:
-    # Without this, a server or site that is killed outright would leave its Flower processes behind.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def wait(process: subprocess.Popen[bytes]) -> int | None:

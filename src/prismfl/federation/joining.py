@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,7 +21,6 @@ from prismfl.federation.children import (
     end,
     environment,
     free_port,
-    guarded,
     spawn,
     split_address,
     wait,
@@ -102,7 +102,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()
         with (folder / "supernode.log").open("ab") as log:
-            warm = spawn(guarded("warm"), settings, log)
+            warm = spawn([sys.executable, "-m", "prismfl.federation.warm"], settings, log)
             process = spawn(supernode_command(folder, address, insecure=insecure), settings, log)
             code = wait(process)
             end(warm)

@@ -30,6 +30,7 @@ from prismfl.models.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.models.random_nets import RandomNet, random_nets
 from prismfl.payloads import Statistics, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.mechanisms import from_triangle, triangle
 from prismfl.rng import Key
 
 
@@ -67,12 +68,14 @@ class Config(HeadConfig):
     per_step: int = Field(4, ge=1, description="random networks asked a step")
     image_lr: float = Field(0.3, gt=0)
     closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
-    labels: Literal["soft", "hard"] = Field("soft", description="labels of the synthetic images")
-    copies: int = Field(12, ge=1, description="augmented copies of each synthetic image that are labelled")
-    mixed: float = Field(0.5, ge=0, le=1, description="share of the copies that blend two images")
+    labels: Literal["hard", "half", "soft"] = Field(
+        "hard", description="of synthetic images: their class, the head's opinion, or the mean of both"
+    )
+    copies: int = Field(8, ge=1, description="augmented copies of each synthetic image that are trained on")
     public_copies: int = Field(0, ge=0, description="crops of each public image that are labelled and used as well")
+    public_share: float = Field(0.5, ge=0, le=1, description="share of the training draws that go to those crops")
     temperature: float = Field(1.0, gt=0, description="of the soft labels")
-    train_steps: int = Field(800, ge=1, description="training steps of the fresh network")
+    train_steps: int = Field(700, ge=1, description="training steps of the fresh network")
     train_batch: int = Field(128, ge=1)
     train_lr: float = Field(2e-3, gt=0)
 
@@ -87,7 +90,7 @@ class Encoder:
 
     def coordinates(self, x: torch.Tensor) -> torch.Tensor:
         # Few images at a time: the maps of patch codes then stay in the processor's cache.
-        return torch.cat([self.frame(self.patches(part)) for part in x.split(64)])
+        return torch.cat([self.frame(self.patches(part)) for part in torch.split(x, 64)])
 
     @property
     def rank(self) -> int:
@@ -132,7 +135,7 @@ def _encoder(cfg: HeadConfig, public: _Public) -> Encoder:
         key=key.child("patches"),
     )
     with torch.no_grad():
-        features = torch.cat([patches(part) for part in images[:6000].split(250)])
+        features = torch.cat([patches(part) for part in torch.split(images[:6000], 250)])
     return Encoder(nets, patches, fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile))
 
 
@@ -229,7 +232,7 @@ def release_statistics(cfg: HeadConfig, site: Site) -> Statistics:
     sums, moment = site.records.noisy_moments(
         lambda x, y: record_rows(enc, plan, x), second=plan.second, scale=scale, bound=1.0, sigma=cfg.noise
     )
-    return Statistics({"sums": sums, "moment": moment})
+    return Statistics({"sums": sums, "moment": triangle(moment)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,15 +246,19 @@ class Pooled:
     level: float
 
 
-def pool(cfg: HeadConfig, plan: Layout, releases: Sequence[Mapping[str, torch.Tensor]], enc: Encoder) -> Pooled:
+def pool(
+    cfg: HeadConfig, plan: Layout, releases: Sequence[Mapping[str, torch.Tensor]], enc: Encoder, *, usual: float
+) -> Pooled:
     """Class means and the within-class covariance, by noisy counts only.
 
     A site's sums for a class are left out where its noisy count could be noise alone (below two standard deviations),
-    unless that is so at every site. Counts are floored at 1.
+    unless that is so at every site, or the noise is so large that it would hide an ordinary class (of `usual` records)
+    as well. Counts are floored at 1.
     """
     sums = torch.stack([r["sums"] for r in releases])
     counts = sums[:, :, -1] / plan.count
-    keep = counts > 2.0 * cfg.noise / plan.count
+    cut = 2.0 * cfg.noise / plan.count
+    keep = counts > (cut if cut <= 0.5 * usual else -math.inf)
     keep = keep | ~keep.any(0, keepdim=True)
     count = (counts * keep).sum(0).clamp_min(1.0)
     total = (sums[:, :, :-1] * keep[:, :, None]).sum(0) / count[:, None]
@@ -262,7 +269,8 @@ def pool(cfg: HeadConfig, plan: Layout, releases: Sequence[Mapping[str, torch.Te
     within = torch.diag(enc.frame.values.cpu())
     level = 0.0
     if plan.second:
-        second = sum(r["moment"] for r in releases) / plan.moment / count.sum()
+        moment = from_triangle(torch.stack([r["moment"] for r in releases]).sum(0), plan.second)
+        second = moment / plan.moment / count.sum()
         lead = means[:, : plan.second]
         level = cfg.noise * math.sqrt(2.0 * plan.second * len(releases)) / plan.moment / float(count.sum())
         within[: plan.second, : plan.second] = second - (lead.T * (count / count.sum())) @ lead
@@ -281,17 +289,17 @@ def lda_head(cfg: HeadConfig, plan: Layout, pooled: Pooled) -> dict[str, torch.T
 def head_scores(enc: Encoder, head: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         parts = [
-            enc.coordinates(part) @ head["weight"].to(x.device) + head["bias"].to(x.device) for part in x.split(250)
+            enc.coordinates(part) @ head["weight"].to(x.device) + head["bias"].to(x.device)
+            for part in torch.split(x, 250)
         ]
         return torch.cat(parts)
 
 
 def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
     """`images` public images a declared class, moved until they match; as the uint8 values that would travel."""
-    assert task.public is not None
     classes = len(task.classes)
     labels = torch.arange(classes, device=task.device).repeat_interleave(cfg.images)
-    seeds = task.public[_draw(len(task.public), len(labels), key.child("seeds"))].to(task.device)
+    seeds = public_seeds(task, len(labels), key).to(task.device)
     if cfg.steps and enc.nets:
         seeds = match_images(
             enc.nets,
@@ -305,6 +313,12 @@ def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) 
             key=key.child("match"),
         )
     return (seeds.clamp(0, 1) * 255).round().to(torch.uint8), labels
+
+
+def public_seeds(task: Task, count: int, key: Key) -> torch.Tensor:
+    """The public images that the synthesis of the same key starts from."""
+    assert task.public is not None
+    return task.public[_draw(len(task.public), count, key.child("seeds"))]
 
 
 def _draw(available: int, wanted: int, key: Key) -> torch.Tensor:
@@ -324,21 +338,12 @@ def training_set(
     key: Key,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Augmented copies of the synthetic images and crops of public ones, with labels and draw weights."""
-    classes, colour = len(task.classes), task.shape[0] == 3
-    generator = key.torch(task.device)
-    copies, hard = [], y.repeat(cfg.copies)
-    for i in range(cfg.copies):
-        copy = affine(x, generator, flip=colour)
-        if i < round(cfg.mixed * cfg.copies) and cfg.labels == "soft":
-            other = torch.randperm(len(x), generator=generator, device=task.device)
-            part = torch.rand(len(x), 1, 1, 1, generator=generator, device=task.device)
-            copy = part * copy + (1 - part) * copy[other]
-        copies.append(copy)
-    pictures = torch.cat(copies)
-    if cfg.labels == "hard":
-        labels = F.one_hot(hard, classes).float()
-        return pictures, labels, torch.ones(len(pictures))
-    labels = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
+    colour, generator = task.shape[0] == 3, key.torch(task.device)
+    pictures = torch.cat([affine(x, generator, flip=colour) for _ in range(cfg.copies)])
+    labels = F.one_hot(y.repeat(cfg.copies), len(task.classes)).float()
+    if cfg.labels != "hard":
+        opinion = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
+        labels = opinion if cfg.labels == "soft" else 0.5 * (labels + opinion)
     weights = torch.ones(len(pictures))
     if cfg.public_copies:
         assert task.public is not None
@@ -349,8 +354,8 @@ def training_set(
         guessed = F.softmax((scores - scores.mean(0)) / cfg.temperature, 1)
         balance = balanced_weights(guessed).cpu()
         pictures, labels = torch.cat([pictures, shown]), torch.cat([labels, guessed])
-        # Half of the draws go to each kind, however many images it has.
-        weights = torch.cat([weights / weights.sum(), balance / balance.sum()])
+        own = (1 - cfg.public_share) / weights.sum() * weights
+        weights = torch.cat([own, cfg.public_share / balance.sum() * balance])
     return pictures, labels, weights
 
 
@@ -397,7 +402,7 @@ def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, L
     released = [items["statistics"].tensors for _, items in sorted(inbox.items())]
     least = min(float(r["spent"]) for r in released)
     noisiest = cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(max(least, 1e-6))})
-    return enc, plan, pool(noisiest, plan, released, enc)
+    return enc, plan, pool(noisiest, plan, released, enc, usual=task.records / len(task.classes))
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
@@ -434,7 +439,7 @@ def shapes(cfg: HeadConfig, task: Task) -> Shapes:
     form = layout(cfg, public_rank(cfg, task))
     return {
         "statistics": {
-            "moment": ("float32", (form.second, form.second)),
+            "moment": ("float32", (form.second * (form.second + 1) // 2,)),
             "spent": ("float32", (1,)),
             "sums": ("float32", (len(task.classes), form.width)),
         }

@@ -14,7 +14,7 @@ from prismfl.method import Items, Method, PrivateSum, Shapes, Site, State, Task
 from prismfl.methods import prism
 from prismfl.payloads import Statistics, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.mechanisms import clipped_moments
+from prismfl.privacy.mechanisms import clipped_moments, triangle
 from prismfl.rng import Key
 
 
@@ -27,7 +27,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     enc = prism.encoder(cfg, site.task)
     plan = prism.layout(cfg, enc.rank)
     records, parts = site.records.exact(), []
-    for x, y in zip(records.x.split(500), records.y.split(500)):
+    for x, y in zip(torch.split(records.x, 500), torch.split(records.y, 500)):
         rows = prism.record_rows(enc, plan, x)
         scale = plan.moment / plan.means**2 if plan.second else 0.0
         parts.append(
@@ -46,7 +46,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     # In units of the declared size, so that an ordinary site's statistic has norm about one half to one.
     return {
         "statistics": Statistics(
-            {"sums": (sums / site.task.records).float(), "moment": (moment / site.task.records).float()}
+            {"sums": (sums / site.task.records).float(), "moment": (triangle(moment) / site.task.records).float()}
         )
     }, {}
 
@@ -59,7 +59,7 @@ def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> 
     total = {k: v * task.records for k, v in noisy.items()}
     # The noise at the hub is that of one release whose records weigh clip * declared size.
     level = cfg.model_copy(update={"sigma": cfg.noise * cfg.clip * task.records})
-    pooled = prism.pool(level, plan, [total], enc)
+    pooled = prism.pool(level, plan, [total], enc, usual=task.records * len(task.sites) / len(task.classes))
     head = prism.lda_head(level, plan, pooled)
     x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
     params = prism.train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))

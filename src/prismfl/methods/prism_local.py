@@ -9,6 +9,8 @@ pooled sets.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from pydantic import Field
 from torch.nn import functional as F
@@ -35,12 +37,12 @@ class Config(prism.Config):
     @property
     def statistics_noise(self) -> float:
         """The release's noise: sigma over the square root of what DP-SGD leaves of the squared budget."""
-        return self.noise / (1.0 - self.share) ** 0.5
+        return self.noise / math.sqrt(1.0 - self.share)
 
     @property
     def sgd_noise(self) -> float:
         """The same rule for each of the DP-SGD steps, were they not sampled; calibration takes care of the rest."""
-        return self.noise * (self.sgd_steps / self.share) ** 0.5 if self.share else 0.0
+        return self.noise * math.sqrt(self.sgd_steps / self.share) if self.share else 0.0
 
 
 def train_privately(cfg: Config, site: Site, key: Key) -> Params | None:
@@ -74,7 +76,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     statistics = prism.release_statistics(own, site)
     enc = prism.encoder(own, task)
     plan = prism.layout(own, enc.rank)
-    pooled = prism.pool(own, plan, [statistics.tensors], enc)
+    pooled = prism.pool(own, plan, [statistics.tensors], enc, usual=task.records / len(task.classes))
     head = prism.lda_head(own, plan, pooled)
     x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
     pictures = x.float() / 255.0

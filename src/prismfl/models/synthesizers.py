@@ -20,6 +20,7 @@ from prismfl.models.moments import Queries
 from prismfl.rng import Key
 
 KINDS = ("ddp-vae", "dp-gaussian")
+MOST_FEATURES = 256  # a covariance has a square of them
 Described = dict[str, tuple[str, tuple[int, ...]]]
 
 
@@ -46,6 +47,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UserError(f"Unknown synthesizer '{self.kind}'; choose one of {', '.join(KINDS)}.")
+        width = self.shape.columns.width
+        if self.kind == "dp-gaussian" and width > MOST_FEATURES:
+            raise UserError(f"Synthesizer 'dp-gaussian' serves up to {MOST_FEATURES} features, got {width}.")
 
     @property
     def parts(self) -> tuple[str, ...]:

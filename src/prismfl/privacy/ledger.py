@@ -205,7 +205,7 @@ class _State:
         elif entry.kind == "release":
             self._apply_release(entry)
         elif entry.kind == "confirm":
-            self.charges[body["release"]] = replace(self.charges[body["release"]], confirmed=True)
+            self._apply_arrival(body["release"])
         elif entry.kind == "close":
             for run in self.runs.values():
                 run.open = run.open and run.name != body["run"]
@@ -227,8 +227,13 @@ class _State:
             target.names.append(body["name"])
             self.names[body["name"]] = target.id
 
+    def _apply_arrival(self, release: str) -> None:
+        self.charges[release] = replace(self.charges[release], confirmed=True)
+
     def _apply_release(self, entry: Entry) -> None:
         body, cost = entry.body, Cost.from_json(entry.body["cost"])
+        for release in body.get("arrived", ()):
+            self._apply_arrival(release)
         self.runs[body["run"], body["reserved"]].charged += cost
         self.charges[body["release"]] = Charge(
             seq=entry.seq,
@@ -361,9 +366,12 @@ class Ledger:
             body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule}
             self._append("reserve", {**body, "order": None if order is None else account.ORDERS[order]})
 
-    def release(self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes) -> None:
+    def release(
+        self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes, *, arrived: Iterable[str] = ()
+    ) -> None:
         """Charges a release and keeps its payload for sending, in one transaction. Send only after this returns. The
-        same id with the same bytes is a no-op; with other bytes it is refused, since new noise is a new charge."""
+        same id with the same bytes is a no-op; with other bytes it is refused, since new noise is a new charge.
+        `arrived` are earlier releases to confirm in passing, which spares them a wait for the disk of their own."""
         _check_name("release", release_id)
         with self._transaction():
             target = self._state.dataset(dataset)
@@ -387,7 +395,9 @@ class Ledger:
             _check_within_plan(reserved, cost)
             self._db.execute("INSERT INTO blobs VALUES (?, ?)", (f"payload/{release_id}", payload))
             body = {"run": run, "dataset": target.id, "reserved": reserved.dataset, "release": release_id}
-            self._append("release", {**body, "cost": cost.to_json(), "digest": digest, "size": len(payload)})
+            passed = [earlier for earlier in arrived if self._drop_payload(earlier)]
+            more = {"arrived": passed} if passed else {}
+            self._append("release", {**body, "cost": cost.to_json(), "digest": digest, "size": len(payload), **more})
 
     def outbox(self, release_id: str) -> bytes | None:
         """The paid payload, for sending or sending again; None if it is unknown or was confirmed."""
@@ -400,11 +410,7 @@ class Ledger:
     def confirm(self, release_id: str) -> None:
         """The payload has arrived: its bytes are dropped, its digest stays."""
         with self._transaction():
-            charge = self._state.charges.get(release_id)
-            if charge is None:
-                raise UserError(f"No release {release_id!r} in the ledger.")
-            if not charge.confirmed:
-                self._db.execute("DELETE FROM blobs WHERE name = ?", (f"payload/{release_id}",))
+            if self._drop_payload(release_id):
                 self._append("confirm", {"release": release_id})
 
     def close(self, run: str) -> None:
@@ -498,6 +504,15 @@ class Ledger:
         exact = self._state.runs.get((run, dataset))
         found = (known for known in self._state.runs_on(self._state.resolve(dataset)) if known.name == run)
         return exact or next(found, None)
+
+    def _drop_payload(self, release_id: str) -> bool:
+        """Whether there was a payload to drop: a release is confirmed once."""
+        charge = self._state.charges.get(release_id)
+        if charge is None:
+            raise UserError(f"No release {release_id!r} in the ledger.")
+        if not charge.confirmed:
+            self._db.execute("DELETE FROM blobs WHERE name = ?", (f"payload/{release_id}",))
+        return not charge.confirmed
 
     def _spent(self, dataset: str) -> tuple[Cost, ...]:
         sums: dict[tuple[str, str], Cost] = {}

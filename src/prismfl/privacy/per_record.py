@@ -28,7 +28,7 @@ Layers = Sequence[tuple[str, nn.Module]]
 IMAGE_LAYERS = {nn.Conv2d, nn.AvgPool2d, nn.MaxPool2d, nn.AdaptiveAvgPool2d}
 POINTWISE = {nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Identity}
 # Numbers held at once (activations and gradients of a block of records), and the sizes of a block.
-HELD_NUMBERS, MIN_BLOCK, MAX_BLOCK = 48_000_000, 16, 512
+HELD_NUMBERS, MIN_BLOCK, MAX_BLOCK = 48_000_000, 16, 128
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Charts as inline SVG that one can read values off: labelled ticks, labelled ends, and the numbers in a table below."""
+"""Charts as inline SVG that one can read values off: labelled ticks and ends, and the numbers in a table below."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def _legend(series: Sequence[Series]) -> str:
     if len(series) < 2:
         return ""
     items = "".join(
-        f'<li><svg viewBox="0 0 26 10" aria-hidden="true"><path class="line c{k % COLOURS}{" bound" if s.bound else ""}" '
-        f'd="M1 5 L25 5"/></svg>{escape(s.name)}</li>'
+        f'<li><svg viewBox="0 0 26 10" aria-hidden="true">'
+        f'<path class="line c{k % COLOURS}{" bound" if s.bound else ""}" d="M1 5 L25 5"/></svg>{escape(s.name)}</li>'
         for k, s in enumerate(series)
     )
     return f'<ul class="legend">{items}</ul>'

@@ -1,4 +1,4 @@
-"""Everything a report says about a run, as plain values: the page's JSON twin. Reads the run directory, never records."""
+"""Everything a report says about a run, as plain values: the page's JSON twin. Never reads a record."""
 
 from __future__ import annotations
 
@@ -159,8 +159,10 @@ def _traffic(messages: list[Message]) -> Facts:
     rounds: dict[int, dict[str, int]] = {}
     sites: dict[str, dict[str, int]] = {}
     for m in messages:
-        for table, key in ((rounds, m.round + 1), (sites, m.site)):
-            row = table.setdefault(key, {"up": 0, "down": 0})  # type: ignore[attr-defined]
+        for row in (
+            rounds.setdefault(m.round + 1, {"up": 0, "down": 0}),
+            sites.setdefault(m.site, {"up": 0, "down": 0}),
+        ):
             row[m.direction] += m.bytes
     return {
         "up": sum(r["up"] for r in rounds.values()),

@@ -30,3 +30,23 @@ def _guarantee(guarantee: str | None, sends: bool) -> str:
     if guarantee == "client":
         return "DP at the hub; unit client; none towards the hub"
     return "DP at the site; unit record (or a declared column)"
+
+
+def manifest_page() -> str:
+    """`docs/what-leaves-the-site.md`."""
+    rows = manifest()
+    names = list(rows[0])
+    lines = [
+        "# What leaves the site",
+        "",
+        "Generated from the methods' manifests by `prismfl leaves --format markdown`; a test keeps it up to date.",
+        "",
+        "| " + " | ".join(names) + " |",
+        "|" + "---|" * len(names),
+        *("| " + " | ".join(row.values()) + " |" for row in rows),
+        "",
+        "Beside the items themselves a release carries public numbers only: run, site, round, cost, and where the noise",
+        "came from. Shapes and sizes are configuration. Nothing else crosses.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -63,7 +63,7 @@ def template(name: str) -> str:
 
 def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> str:
     setting = facts["setting"]
-    where = f"{setting['data']}, {setting['split']} split, {setting['sites']} sites, model {setting['model']}, seed {setting['seed']}"
+    where = "{data}, {split} split, {sites} sites, model {model}, seed {seed}".format(**setting)
     body = [
         ("guarantee", "The guarantee", sections.guarantee(facts)),
         ("checks", "Checks", sections.check_list(facts)),
@@ -80,7 +80,8 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
     ]
     links = "".join(f'<li><a href="#{prefix}{ident}-section">{escape(name)}</a></li>' for ident, name, _ in body)
     made = "".join(
-        f'<section id="{prefix}{ident}-section" class="s-{ident}"><h2>{escape(name)}</h2>{_scoped(content, prefix)}</section>'
+        f'<section id="{prefix}{ident}-section" class="s-{ident}"><h2>{escape(name)}</h2>'
+        f"{_scoped(content, prefix)}</section>"
         for ident, name, content in body
     )
     created = str(facts["run"]["created"] or "")[:16].replace("T", " ")

@@ -1,4 +1,4 @@
-"""The sections of the report, each from plain facts to HTML. Nothing here computes a number that is not in the facts."""
+"""The sections of the report, from plain facts to HTML. No number is computed here that is not in the facts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _audit_check(audits: Sequence[Facts]) -> tuple[str, str, str]:
 
 
 def check_list(facts: Facts) -> str:
-    signs = {"pass": "✓", "fail": "✗", "open": "–"}
+    signs = {"pass": "✓", "fail": "✗", "open": "?"}
     said = {"pass": "passed", "fail": "failed", "open": "open"}
     items = "".join(
         f'<li class="{state}"><span class="sign" aria-hidden="true">{signs[state]}</span><span><b>{escape(what)}</b>'
@@ -126,7 +126,10 @@ def releases(facts: Facts) -> str:
         for r in sorted(rows, key=lambda r: (r["round"], r["site"]))
     ]
     total = sum(r["bytes"] for r in rows)
-    text = f"<p>{len(rows)} releases, {size_words(total)} in all. Each was charged before it left, and can be checked by its digest.</p>"
+    text = (
+        f"<p>{len(rows)} releases, {size_words(total)} in all. Each was charged before it left, and can be checked by "
+        "its digest.</p>"
+    )
     first = _wide(simple_rows(head, cells[:SHOWN_RELEASES]), "releases")
     if len(cells) <= SHOWN_RELEASES:
         return text + first
@@ -329,7 +332,10 @@ def _outcome(attack: Facts) -> str:
 def audit(facts: Facts) -> str:
     found = facts["audits"]
     if not found:
-        return "<p>No audit was run. <code>prismfl audit RUN</code> measures the leakage from below and must not exceed the claim.</p>"
+        return (
+            "<p>No audit was run. <code>prismfl audit RUN</code> measures the leakage from below; it must not exceed "
+            "the claim.</p>"
+        )
     head = ["audit", "claimed epsilon", "measured, at least", "control without noise", "verdict"]
     rows = [
         [
@@ -373,16 +379,18 @@ def traffic(facts: Facts) -> str:
     table = _wide(simple_rows(["site", "sent", "received"], rows))
     if len(t["rounds"]) < 2:
         return table
-    up, down, series = 0, 0, ([], [])  # type: tuple[Any, ...]
+    up, down = 0, 0
+    sent: list[tuple[float, float]] = []
+    received: list[tuple[float, float]] = []
     for r in t["rounds"]:
         up, down = up + r["up"], down + r["down"]
-        series[0].append((float(r["round"]), up / 1e6))
-        series[1].append((float(r["round"]), down / 1e6))
+        sent.append((float(r["round"]), up / 1e6))
+        received.append((float(r["round"]), down / 1e6))
     top = max(up, down) / 1e6 * 1.08
     drawn = lines(
         "bytes",
         "Sent in all, after each round",
-        [Series("from the sites", tuple(series[0])), Series("to the sites", tuple(series[1]))],
+        [Series("from the sites", tuple(sent)), Series("to the sites", tuple(received))],
         x=Axis("round", t["rounds"][0]["round"], t["rounds"][-1]["round"]),
         y=Axis("MB", 0, top),
     )
@@ -397,12 +405,12 @@ def configuration(facts: Facts) -> str:
         (f"Settings of {facts['setting']['method']}", settings),
         ("Versions", facts["environment"]),
     ]
-    tables = "".join(
-        f"<div><h3>{escape(title)}</h3>{_wide(simple_rows(['name', 'value'], [[k, _plain(v)] for k, v in sorted(values.items())]))}</div>"
-        for title, values in blocks
-        if values
-    )
-    return f'<div class="three">{tables}</div>'
+    tables = []
+    for title, values in blocks:
+        rows = [[k, _plain(v)] for k, v in sorted(values.items())]
+        if rows:
+            tables.append(f"<div><h3>{escape(title)}</h3>{_wide(simple_rows(['name', 'value'], rows))}</div>")
+    return f'<div class="three">{"".join(tables)}</div>'
 
 
 def _plain(value: Any) -> str:
@@ -423,5 +431,6 @@ def signature(facts: Facts, digest: str) -> str:
         f'<ul class="boxes">{boxes}</ul><div class="line tall"><span>Conditions or reasons</span></div>'
         f'<div class="sign-grid">{lines_}</div>'
         f'<p class="quiet">This page and its JSON twin belong together: SHA-256 of the twin '
-        f"<code>{digest}</code>; of the run's final state <code>{escape(str(facts['digest'] or 'not finished'))}</code>.</p>"
+        f"<code>{digest}</code>; of the run's final state "
+        f"<code>{escape(str(facts['digest'] or 'not finished'))}</code>.</p>"
     )

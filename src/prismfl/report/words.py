@@ -1,4 +1,4 @@
-"""The guarantee in plain words: what is protected, from whom, and what is not. One place, so that no page softens it."""
+"""The guarantee in plain words: what is protected, from whom, and what is not. One place, so no page softens it."""
 
 from __future__ import annotations
 

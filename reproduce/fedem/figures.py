@@ -1,0 +1,124 @@
+"""Tables and pictures from the results of run.py: the tables go into README.md between its two marks.
+
+python reproduce/fedem/figures.py --out reproduce/fedem
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from prismfl.metrics.leakage import match
+from prismfl.report.pictures import grid, save_sheet
+
+BEGIN, END = "<!-- tables: written by figures.py -->", "<!-- end of tables -->"
+SINGLE, KNOWING = "idlg, batch 1, round 0", "adaptive idlg, batch 1, round 0"
+
+
+def table(results: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(name for row in results["rows"] for name in row["attacks"]))
+    head = ["method", "epsilon", "accuracy %", *(f"{n}: MSE / SSIM / found" for n in names)]
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    for row in results["rows"]:
+        budget = "∞, no guarantee" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        lines.append(" | ".join([row["label"], budget, f"{row['accuracy']:.2f}", *(_cell(row, n) for n in names)]))
+    grey = results["grey picture"]
+    cpu = sum(row["cpu_seconds"] for row in results["rows"]) / 60
+    about = (
+        f"{results['rounds']} rounds, seed {results['seed']}, {cpu:.1f} CPU minutes. A plain grey picture scores "
+        f"MSE {grey['mse_normalised']:.2f}, SSIM {grey['ssim']:.2f}."
+    )
+    return "\n".join(f"| {line} |" for line in lines) + f"\n\n{about}\n"
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    score = row["attacks"].get(name)
+    if score is None:
+        return "-"
+    return f"{score['mse_normalised']:.3f} / {score['ssim']:.2f} / {score['recovered']} of {score['records']}"
+
+
+def trade_off(results: dict[str, Any], path: Path) -> None:
+    """Accuracy against SSIM of what was found: good methods lie at the top left."""
+    figure = Figure(figsize=(8.5, 4.8))
+    axes = figure.subplots()
+    for i, row in enumerate(results["rows"]):
+        colour = "tab:green" if row["epsilon"] is not None else "tab:red"
+        points = [row["attacks"][name]["ssim"] for name in (SINGLE, KNOWING) if name in row["attacks"]]
+        axes.scatter(points[0], row["accuracy"], color=colour, s=40, zorder=3)
+        if len(points) > 1:
+            axes.scatter(points[1], row["accuracy"], facecolors="none", edgecolors=colour, s=90, zorder=3)
+        above = 8 if i % 2 == 0 else -14
+        side = "right" if points[0] > 0.5 else "left"
+        axes.annotate(
+            row["label"],
+            (points[0], row["accuracy"]),
+            xytext=(0, above),
+            textcoords="offset points",
+            fontsize=8,
+            ha=side,
+        )
+    axes.axvline(0.9, color="grey", linestyle=":", linewidth=1)
+    axes.set_xlim(-0.05, 1.05)
+    axes.set_ylim(0, 104)
+    axes.set_xlabel("leakage: SSIM of the recovered record, one record a batch (circle: adaptive attack)")
+    axes.set_ylabel("test accuracy, %")
+    axes.set_title(
+        f"{results['data']}: utility against leakage (green: differential privacy, red: no guarantee)", fontsize=10
+    )
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+
+
+def rows_of_pictures(stored: dict[str, Any], attack: str, batch: int, path: Path, *, columns: int) -> list[str]:
+    """First row the truth, then a row a method; pictures stand under the record that they match. Returns the labels."""
+    truth, labels = stored["truth"][batch], ["original"]
+    sheet = [truth[:columns]]
+    for label, found in stored["found"].items():
+        if attack not in found:
+            continue
+        rows, partners = match(found[attack], truth)
+        sheet.append(found[attack][rows[partners.argsort()]][:columns])
+        labels.append(label)
+    save_sheet(grid(torch.cat(sheet), columns), path)
+    return labels
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    out: Path = parser.parse_args().out
+    parts = []
+    for path in sorted(out.glob("results-*.json"), key=lambda p: ("mnist-m" not in p.name, p.name)):
+        results = json.loads(path.read_text())
+        name = path.stem.removeprefix("results-")
+        parts.append(f"### {name}\n\n{table(results)}")
+        stored = torch.load(out / "pictures" / f"{name}.pt") if (out / "pictures" / f"{name}.pt").exists() else None
+        if stored is not None:
+            for attack, batch, columns in (
+                (SINGLE, 1, 6),
+                (KNOWING, 1, 6),
+                ("idlg, batch 8, round 0", 8, 8),
+                ("inverting, batch 32, round 0", 32, 12),
+            ):
+                if not any(attack in found for found in stored["found"].values()):
+                    continue
+                file = f"{name}-{attack.replace(',', '').replace(' ', '-')}.png"
+                labels = rows_of_pictures(stored, attack, batch, out / file, columns=columns)
+                parts.append(f"![{attack}]({file})\n\n{attack}; rows: {'; '.join(labels)}.\n")
+        if name.endswith("methods"):
+            trade_off(results, out / f"{name}-trade-off.png")
+            parts.append(f"![accuracy against SSIM]({name}-trade-off.png)\n")
+    readme = out / "README.md"
+    before, rest = readme.read_text().split(BEGIN)
+    readme.write_text(before + BEGIN + "\n\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

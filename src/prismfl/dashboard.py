@@ -1,0 +1,171 @@
+"""A local page over run directories: list, progress, reports, comparison, the privacy-utility plane, a planner.
+
+Served on loopback only, to whoever knows the token that was printed at the start. It reads and never changes a run; a
+report is written beside its run as `prismfl report` would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+
+from prismfl import experiment
+from prismfl.audit.dossier import dossier
+from prismfl.config import RunConfig, validate
+from prismfl.errors import PrismError, UserError
+from prismfl.methods import METHODS
+from prismfl.report.page import render, template, twin_bytes
+from prismfl.transcript import RunDirectory
+
+HOST = "127.0.0.1"
+COOKIE = "prismfl"
+MOST_COMPARED = 8
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def runs_below(root: Path) -> Iterator[Path]:
+    """Every run directory at or below `root`, newest first."""
+    found = sorted(root.rglob("run.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+    return (p.parent for p in found)
+
+
+def row_of(path: Path, root: Path) -> dict[str, Any]:
+    """What the list shows of a run, also while it is running."""
+    row: dict[str, Any] = {"id": path.relative_to(root).as_posix(), "status": "unreadable"}
+    try:
+        run = RunDirectory.open(path)
+        config, metrics = run.read_json("config.json"), run.metrics()
+        result = run.read_json("result.json") if run.status == "finished" else {}
+    except UserError as error:
+        return row | {"words": str(error)}
+    rounds = config.get("settings", {}).get("rounds", 1)
+    last = metrics[-1] if metrics else {}
+    method = METHODS.get(config.get("method", ""))
+    return row | {
+        "status": run.status,
+        "method": config.get("method"),
+        "data": config.get("data"),
+        "created": config.get("created"),
+        "rounds": rounds,
+        "done": last.get("round", 0),
+        "accuracy": result.get("accuracy", last.get("accuracy")),
+        "epsilon": result.get("epsilon", last.get("epsilon")),
+        "guarantee": result.get("guarantee", "none" if method is not None and method.guarantee is None else "pending"),
+        "bytes": sum(m.get("bytes_up", 0) + m.get("bytes_down", 0) for m in metrics),
+        "seconds": last.get("seconds"),
+    }
+
+
+def planned(asked: dict[str, Any]) -> dict[str, Any]:
+    """The plan at an epsilon and at half of it: what the stronger promise costs in noise."""
+    config: RunConfig = validate(RunConfig, asked, "the planner")
+    wanted = {"asked": config}
+    if config.epsilon is not None:
+        wanted["half"] = config.model_copy(update={"epsilon": config.epsilon / 2})
+    answer: dict[str, Any] = {}
+    for name, one in wanted.items():
+        plan = experiment.plan(one)
+        fields = experiment.find_method(one.method).settings.model_fields
+        batch = one.settings.get("batch", fields["batch"].default if "batch" in fields else plan.records)
+        # Noise on a mean over a batch of records that all use up their bound.
+        ratio = None if plan.sigma is None else plan.sigma / min(float(batch), float(plan.records))
+        answer[name] = {**plan.__dict__, "noise_to_signal": ratio}
+    return answer
+
+
+def make_app(root: Path, token: str) -> FastAPI:
+    """The application. Every address but the door needs the token, as a cookie or a bearer header."""
+    if not root.is_dir():
+        raise UserError(f"No folder '{root}' with runs.")
+    app = FastAPI(title="prismfl", docs_url=None, redoc_url=None, openapi_url=None)
+
+    def allowed(request: Request) -> None:
+        host = request.headers.get("host", "").rsplit(":", 1)[0]
+        if host not in (HOST, "localhost", "testserver"):  # a foreign name that resolves to loopback is an attack
+            raise HTTPException(421, "This page answers to 127.0.0.1 and localhost only.")
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = request.cookies.get(COOKIE) or bearer
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise HTTPException(401, "Open the address that prismfl dashboard printed: it carries the token.")
+
+    inside = [Depends(allowed)]
+
+    @app.middleware("http")
+    async def _headers(request: Request, call_next: Any) -> Response:
+        response: Response = await call_next(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    @app.exception_handler(PrismError)
+    async def _mistake(request: Request, error: PrismError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, status_code=400)
+
+    @app.get("/enter")
+    def enter(token_given: Annotated[str, fastapi.Query(alias="token")] = "") -> Response:
+        if not hmac.compare_digest(token_given.encode(), token.encode()):
+            raise HTTPException(401, "Wrong token.")
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        return answer
+
+    @app.get("/", dependencies=inside)
+    def home() -> HTMLResponse:
+        nonce = secrets.token_urlsafe(16)
+        text = template("dashboard.html").replace("/*css*/", template("page.css")).replace("/*nonce*/", nonce)
+        policy = (
+            HEADERS["Content-Security-Policy"] + f"; script-src 'nonce-{nonce}'; connect-src 'self'; form-action 'self'"
+        )
+        return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+    @app.get("/api/runs", dependencies=inside)
+    def runs() -> list[dict[str, Any]]:
+        return [row_of(path, root) for path in runs_below(root)]
+
+    @app.get("/api/methods", dependencies=inside)
+    def methods() -> list[dict[str, Any]]:
+        return [{"name": m.name, "guarantee": m.guarantee, "summary": m.summary} for m in METHODS.values()]
+
+    @app.post("/api/plan", dependencies=inside)
+    def plan(asked: dict[str, Any]) -> dict[str, Any]:
+        return planned(asked)
+
+    @app.get("/report", dependencies=inside)
+    def report(run: Annotated[list[str], fastapi.Query()]) -> HTMLResponse:
+        if len(run) > MOST_COMPARED:
+            raise UserError(f"Compare {MOST_COMPARED} runs at most, got {len(run)}.")
+        facts = [dossier(find(root, name)) for name in run]
+        return HTMLResponse(render(facts, digest=hashlib.sha256(twin_bytes(facts)).hexdigest()))
+
+    return app
+
+
+def find(root: Path, name: str) -> Path:
+    """A run by its name in the list, and nothing outside of the folder."""
+    for path in runs_below(root):
+        if path.relative_to(root).as_posix() == name:
+            return path
+    raise UserError(f"No run '{name}' in this folder.")
+
+
+def serve(root: Path, *, port: int, token: str | None = None, said: Any = lambda line: None) -> None:
+    """Serve until interrupted. The address with the token is said once."""
+    import uvicorn
+
+    token = token or secrets.token_urlsafe(24)
+    app = make_app(root, token)
+    said(f"http://{HOST}:{port}/enter?token={token}")
+    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)

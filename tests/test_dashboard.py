@@ -1,0 +1,140 @@
+"""The dashboard: loopback and a token, nothing outside the folder, live progress, a page that works in a browser."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from prismfl import experiment
+from prismfl.config import RunConfig
+from tests.report.browser import open_browser
+
+pytest.importorskip("fastapi")
+testclient = pytest.importorskip("fastapi.testclient")
+
+from prismfl.dashboard import HOST, make_app, row_of, runs_below  # noqa: E402
+
+TOKEN = "the-right-token"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    experiment.run(
+        RunConfig(
+            method="ldp-fedsgd",
+            data="digits",
+            model="logreg",
+            sites=2,
+            epsilon=3.0,
+            out=str(root / "a" / "done"),
+            settings={"rounds": 2},
+        )
+    )
+    running = root / "b" / "going"
+    running.mkdir(parents=True)
+    (running / "run.json").write_text(json.dumps({"schema_version": 1, "status": "running"}))
+    (running / "config.json").write_text(
+        json.dumps({"run": "x", "method": "dp-fedavg", "data": "<b>digits</b>", "settings": {"rounds": 10}})
+    )
+    (running / "metrics.jsonl").write_text(json.dumps({"round": 4, "accuracy": 41.5, "epsilon": 0.7, "seconds": 3.0}))
+    (root / "c").mkdir()
+    (root / "c" / "run.json").write_text("{")
+    return root
+
+
+@pytest.fixture
+def client(folder: Path) -> object:
+    return testclient.TestClient(make_app(folder, TOKEN), follow_redirects=False)
+
+
+@pytest.fixture
+def inside(client: testclient.TestClient) -> testclient.TestClient:
+    client.cookies.set("prismfl", TOKEN)
+    return client
+
+
+@pytest.mark.parametrize("address", ["/", "/api/runs", "/api/methods", "/report?run=a/done"])
+def test_nothing_without_the_token(client: testclient.TestClient, address: str) -> None:
+    assert client.get(address).status_code == 401
+    assert client.get(address, headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert client.get(address, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert client.get("/enter?token=wrong").status_code == 401
+    entered = client.get(f"/enter?token={TOKEN}")
+    assert entered.status_code == 303
+    assert "HttpOnly" in entered.headers["set-cookie"]
+
+
+def test_only_loopback_names_are_answered(inside: testclient.TestClient) -> None:
+    assert inside.get("/", headers={"host": "evil.example"}).status_code == 421
+    assert HOST == "127.0.0.1"
+
+
+def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: testclient.TestClient) -> None:
+    rows = {row["id"]: row for row in inside.get("/api/runs").json()}
+    assert rows["a/done"]["status"] == "finished"
+    assert rows["a/done"]["epsilon"] <= 3.0
+    assert (rows["b/going"]["done"], rows["b/going"]["rounds"]) == (4, 10)
+    assert rows["c"]["status"] == "unreadable"
+    assert {row_of(p, folder)["id"] for p in runs_below(folder)} == set(rows)
+
+
+def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: testclient.TestClient, tmp_path: Path) -> None:
+    good = inside.get("/report", params={"run": ["a/done"]})
+    assert good.status_code == 200
+    assert "Every record is protected" in good.text
+    assert "script-src" not in good.headers["content-security-policy"]
+    for name in ("../..", "/etc", "a/../../x", "nothing"):
+        assert inside.get("/report", params={"run": [name]}).status_code == 400
+    assert inside.get("/report", params={"run": ["a/done"] * 9}).status_code == 400
+
+
+def test_the_planner_shows_what_halving_epsilon_costs(inside: testclient.TestClient) -> None:
+    asked = {"method": "dp-fedavg", "data": "mnist-5k", "epsilon": 2.0, "sites": 5, "settings": {"rounds": 3}}
+    found = inside.post("/api/plan", json=asked).json()
+    assert 1.5 < found["half"]["sigma"] / found["asked"]["sigma"] < 2.5
+    assert found["asked"]["epsilon"] <= 2.0
+    wrong = inside.post("/api/plan", json={**asked, "epsilon": -1})
+    assert wrong.status_code == 400
+    assert "epsilon" in wrong.json()["error"]
+
+
+@pytest.mark.processes
+def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
+    uvicorn = pytest.importorskip("uvicorn")
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(make_app(folder, TOKEN), host=HOST, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + 30
+    while not server.started and time.monotonic() < end:
+        time.sleep(0.05)
+    try:
+        with open_browser(tmp_path) as browser:
+            browser.go(f"http://{HOST}:{port}/enter?token={TOKEN}")
+            browser.until("document.querySelectorAll('#rows tr').length === 3")
+            assert "running 4 / 10" in browser.js("document.body.innerText")
+            assert browser.js("document.querySelectorAll('#rows b').length") == 0, "a run's text became markup"
+            assert browser.js("document.querySelectorAll('#plane circle').length") >= 2
+            for width in (360, 1600):
+                browser.size(width)
+                wide = browser.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wide <= 0
+            browser.js("document.getElementById('p-method').value = 'dp-fedavg'")
+            browser.js("document.querySelector('#plan button').click()")
+            browser.until("document.querySelectorAll('#planned tbody tr').length >= 8", 60)
+            browser.js("document.getElementById('f-status').value = 'running'")
+            browser.js("document.getElementById('f-status').dispatchEvent(new Event('input'))")
+            assert browser.js("document.querySelectorAll('#rows tr').length") == 1
+            assert all(f"//{HOST}:{port}/" in r or r.startswith(("data:", "about:")) for r in browser.requests)
+            assert browser.complaints == []
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
