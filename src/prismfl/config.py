@@ -46,6 +46,7 @@ class RunConfig(BaseModel):
     ledger: str | None = Field(None, description="folder of ledgers that last beyond this run")
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
     out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
+    start: str | None = Field(None, description="start from the model of this finished run (PRISM's, say)")
     settings: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -32,7 +32,7 @@ from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger import Cap, Ledger
 from prismfl.report.pictures import save_grid
 from prismfl.rng import Key
-from prismfl.rounds import Host, Hub, Job, Memory
+from prismfl.rounds import Host, Hub, Job, Memory, initial_state
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]
@@ -238,8 +238,27 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     predictor(job)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
     path = Path(config.out) if config.out else _default_path(config, method, created)
+    first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment())
+    directory.save_state(first)
     return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
+
+
+def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
+    """The first state: the method's own, or with the model that an earlier run ended with."""
+    state = initial_state(job)
+    if config.start is None:
+        return state
+    earlier = RunDirectory.open(Path(config.start))
+    ended = earlier.load_state() if earlier.status == "finished" else None
+    if ended is None or "model" not in ended.items or "model" not in state.items:
+        raise UserError(f"'{config.start}' has no finished model for '{job.method.name}' to start from.")
+    if ended.items["model"].shapes() != state.items["model"].shapes():
+        raise UserError(f"The model in '{config.start}' is not a {job.task.model}; use the same --model in both runs.")
+    cost = earlier.read_json("result.json")["epsilon"]
+    words = "has no guarantee" if cost is None else f"cost epsilon {cost:.3g}"
+    warn(f"the model to start from {words}, beside what this run costs; give both runs one --ledger to add them up.")
+    return State(0, {**state.items, "model": ended.items["model"]})
 
 
 def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:

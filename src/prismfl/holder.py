@@ -71,11 +71,12 @@ class PrismSynthesizer:
         *,
         classes: Sequence[str] | int | None = None,
         name: str = "data",
-        records: int | None = None,
+        records: int = 1000,
     ) -> PrismSynthesizer:
         """Release the statistics of images X (n, h, w) or (n, c, h, w), bytes or [0, 1], with labels y from 0.
 
-        `classes` declares the classes; without it their number is read off the labels and counts as public.
+        `classes` declares the classes; without it their number is read off the labels and counts as public. `records`
+        is a public order of magnitude, never the exact number.
         """
         x, labels = _images(X), torch.as_tensor(np.asarray(y), dtype=torch.int64)
         if len(x) != len(labels):
@@ -165,7 +166,7 @@ class PrismSynthesizer:
     def _run_name(self) -> str:
         return f"synth-{Key.from_os().integer():016x}" if self.seed is None else f"synth-seed-{self.seed}"
 
-    def _task(self, x: torch.Tensor, classes: tuple[str, ...], records: int | None) -> Task:
+    def _task(self, x: torch.Tensor, classes: tuple[str, ...], records: int) -> Task:
         shape = (int(x.shape[1]), int(x.shape[2]), int(x.shape[3]))
         public = self.public
         if isinstance(public, str):
@@ -179,7 +180,7 @@ class PrismSynthesizer:
             shape=shape,
             classes=classes,
             sites=(SITE,),
-            records=records or max(1, len(x)),
+            records=records,
             public=public,
             delta=self.delta,
         )

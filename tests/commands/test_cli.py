@@ -243,3 +243,17 @@ def test_a_run_of_another_version_is_refused(finished: tuple[Path, dict[str, Any
     done = prismfl("resume", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 2
     assert "format 999" in done.stderr
+
+
+def test_training_can_start_from_the_model_of_an_earlier_run(tmp_path: Path) -> None:
+    """After one step a warm start is far ahead of a cold one, and it is said that its cost comes on top."""
+    first = run_json(*QUICK, "--method", "fedavg", "--set", "rounds=3", "--set", "epochs=2", cwd=tmp_path)
+    sets = [x for s in ("rounds=1", "steps=1", "lr=0.1") for x in ("--set", s)]
+    more = [*QUICK, "--method", "dp-fedavg", "--epsilon", "4", *sets]
+    warm = prismfl("run", *more, "--set", f"start={first['run_dir']}", "--format", "json", cwd=tmp_path)
+    assert "has no guarantee" in warm.stderr
+    cold = run_json(*more, cwd=tmp_path)
+    assert json.loads(warm.stdout)["accuracy"] > cold["accuracy"] + 20
+    wrong = prismfl("run", *more, "--set", f"start={first['run_dir']}", "--set", "model=mlp", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "same --model" in wrong.stderr

@@ -23,7 +23,7 @@ pytest.importorskip("flwr")
 from prismfl.engines import local
 from prismfl.engines.remote import faults
 from prismfl.errors import UserError
-from prismfl.federation.children import environment, free_port, is_running
+from prismfl.federation.children import descendants, environment, free_port, is_running
 from prismfl.federation.description import job_of
 from prismfl.federation.joining import preflight, supernode_command
 from prismfl.federation.keys import make_authority, make_site_keys
@@ -106,19 +106,7 @@ class Federation:
 
 
 def family(pid: int) -> list[int]:
-    """A process and everything it has started."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found = [pid]
-    for known in found:
-        found += parents.get(known, [])
-    return found
+    return [pid, *descendants(pid)]
 
 
 def _kill(pid: int, signum: int) -> None:

@@ -118,6 +118,7 @@ def _new_run(folder: Path, config: Path | None, names: list[str], sets: list[str
 
 
 def _last_run(folder: Path) -> Any:
+    from prismfl.federation.children import kill_stale
     from prismfl.transcript import RunDirectory
 
     paths = sorted(path.parent for path in (folder / "runs").glob("*/federation.json"))
@@ -125,6 +126,9 @@ def _last_run(folder: Path) -> Any:
     if not unfinished:
         raise UserError(f"'{folder}' has no run that did not finish.")
     directory = RunDirectory.open(unfinished[-1])
+    if (directory.path / "process.json").exists():
+        # A server that was killed may have left the run's own process behind; two must not write to one run.
+        kill_stale(int(directory.read_json("process.json")["pid"]), "serverapp")
     for stale in ("process.json", "failure.json"):
         (directory.path / stale).unlink(missing_ok=True)
     directory.set_status("running")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -104,12 +105,41 @@ def wait(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a child and whatever it has started: Flower's SuperExec may outlive the process it works for."""
+    started = descendants(process.pid)
     process.terminate()
     try:
         process.wait(timeout=STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    for pid in started:
+        kill(pid)
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """Everything that a process has started and that still hangs on it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(pid, []))
+    for known in found:
+        found += children.get(known, [])
+    return found
+
+
+def kill_stale(pid: int, word: str) -> None:
+    """End a process of an earlier run, if the number still is that process."""
+    with contextlib.suppress(OSError):
+        if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            kill(pid)
 
 
 def free_port() -> int:

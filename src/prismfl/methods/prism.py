@@ -62,6 +62,13 @@ class HeadConfig(DPSettings):
     bank_seed: int = Field(0, description="seed of the public networks and patches")
 
 
+# What the public features depend on; the noise, the budget and the shares do not change them.
+FEATURE_SETTINGS = (
+    "networks", "network_width", "network_features", "atoms", "patch", "patch_stride", "pool", "colour", "rank", "power",
+    "quantile", "bank_seed",
+)  # fmt: skip
+
+
 class Config(HeadConfig):
     images: int = Field(50, ge=1, description="synthetic images a class")
     steps: int = Field(300, ge=0, description="matching steps")
@@ -115,7 +122,7 @@ def encoder(cfg: HeadConfig, task: Task) -> Encoder:
     assert task.public is not None
     images = task.public.to(task.device)
     public = _Public(hash(images.cpu().numpy().tobytes()), images)
-    return _encoder(HeadConfig(**{k: getattr(cfg, k) for k in HeadConfig.model_fields}), public)
+    return _encoder(HeadConfig(**{k: getattr(cfg, k) for k in FEATURE_SETTINGS}), public)
 
 
 @lru_cache(maxsize=2)
