@@ -230,7 +230,7 @@ def main() -> None:
             results.setdefault(name, {})[str(seed)] = entry
             options.out.write_text(json.dumps(results, indent=1) + "\n")
             line = {
-                k: round(v["accuracy"], 1)
+                f"{part} {k}": round(v["accuracy"], 1)
                 for part in options.parts.split(",")
                 for k, v in entry[part].items()
                 if isinstance(v, dict) and "accuracy" in v

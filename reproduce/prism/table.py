@@ -18,7 +18,7 @@ TARGETS = {
 
 
 def main() -> None:
-    rows = [row for path in sorted(HERE.glob("results*.json")) for row in json.loads(path.read_text())]
+    rows = [row for path in sorted(HERE.glob("results_[cfim]*.json")) for row in json.loads(path.read_text())]
     groups = defaultdict(list)
     for row in rows:
         groups[row["data"], row["split"], row["sites"], row["method"], round(row["epsilon"], 1)].append(row)

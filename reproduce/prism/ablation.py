@@ -1,0 +1,107 @@
+"""What each part of PRISM is worth, at a size that runs in minutes: python reproduce/prism/ablation.py [--out FOLDER].
+
+MNIST-5k (4,000 records), five sites with two digits each, epsilon 3, delta 1e-5, convnet:16. One change at a time from
+the demo's settings. Also draws the trade-off between "closer to public" and "more useful".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+
+from prismfl import experiment, runtime
+from prismfl.commands.demo import COMMON, RUNS
+from prismfl.data import load, load_public
+from prismfl.methods import prism
+from prismfl.metrics.visual import compare
+from prismfl.report.pictures import grid, save_sheet
+from prismfl.rng import Key
+
+matplotlib.use("Agg")
+HERE = Path(__file__).parent
+CLOSENESS = (0.0, 0.003, 0.01, 0.03, 0.1)
+
+
+def variants() -> list[dict[str, Any]]:
+    base = RUNS["prism"]["settings"]
+    found: list[dict[str, Any]] = [{"what": "as in the demo", "settings": base}]
+    found += [{"what": f"networks {n}", "settings": {**base, "networks": n}} for n in (4, 24)]
+    found += [{"what": f"images a class {n}", "settings": {**base, "images": n}} for n in (5, 50)]
+    found += [{"what": f"labels {k}", "settings": {**base, "labels": k}} for k in ("half", "soft")]
+    publics = ("fashion-mnist", "kannada", "omniglot", "tiny-imagenet")
+    found += [{"what": f"public {p}", "public": p, "settings": base} for p in publics]
+    local = [
+        {"what": f"prism-local, DP-SGD share {s:g}", "method": "prism-local", "settings": {**base, "share": s}}
+        for s in (0.0, 0.3)
+    ]
+    closer = [{"what": f"closeness {c:g}", "settings": {**base, "closeness": c}} for c in CLOSENESS[1:]]
+    return [*found, *local, *closer]
+
+
+def run(variant: dict[str, Any], seed: int) -> dict[str, Any]:
+    options = {**COMMON, "method": "prism", **RUNS["prism"], **{k: v for k, v in variant.items() if k != "what"}}
+    with tempfile.TemporaryDirectory() as scratch:
+        result = experiment.run(experiment.configure({**options, "seed": seed, "out": f"{scratch}/run"}))
+        with np.load(f"{scratch}/run/gen/gen.npz") as made:
+            images = torch.tensor(made["x"])
+    return {"what": variant["what"], "seed": seed, "accuracy": result.accuracy, "epsilon": result.epsilon,
+            "bytes_up": result.bytes_up, "seconds": result.seconds, **looks(images, seed, variant, options)}  # fmt: skip
+
+
+def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """On site only: distances to private images, and a picture for the first variant."""
+    if options["method"] != "prism":
+        return {}
+    data = load("mnist-5k")
+    public = load_public(options["public"], shape=(1, 28, 28), count=2000, key_seed=seed).images
+    job = experiment.task_of(experiment.configure({**options, "seed": seed}), data.spec, prism.METHOD, public)
+    seeds = prism.public_seeds(job, len(images), Key.seed(seed).child("server", 0).child("images"))
+    found = compare(images, private=data.x_train, held_out=data.x_test, seeds=seeds)
+    if variant["what"] == "as in the demo" and seed == 0:
+        rows = torch.arange(0, len(images), max(1, len(images) // 20))[:20]
+        triples = torch.stack([seeds[rows], images[rows], data.x_train[found.nearest[rows]]], 1).flatten(0, 1)
+        save_sheet(grid(triples, 12), HERE / "seed-synthetic-nearest.png")
+    return {"visual": found.as_dict()}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    names = {"as in the demo": 0.0, **{f"closeness {c:g}": c for c in CLOSENESS[1:]}}
+    points = sorted((names[r["what"]], r["visual"]["ssim_seed"], r["accuracy"]) for r in rows if r["what"] in names)
+    figure, axis = plt.subplots(figsize=(5, 3.4))
+    axis.plot([p[1] for p in points], [p[2] for p in points], "o-")
+    for closeness, x, y in points:
+        axis.annotate(f"{closeness:g}", (x, y), textcoords="offset points", xytext=(5, 5), fontsize=8)
+    axis.set_xlabel("similarity to the public seed (median SSIM)")
+    axis.set_ylabel("accuracy, %")
+    axis.set_title("closeness: closer to public, or more useful", fontsize=10)
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
+    args = parser.parse_args()
+    runtime.tune()
+    rows = []
+    for variant in variants():
+        for seed in args.seeds:
+            rows.append(run(variant, seed))
+            print(rows[-1]["what"], rows[-1]["accuracy"], rows[-1].get("visual", {}).get("ssim_seed"), flush=True)
+            (args.out / "results_ablation.json").write_text(json.dumps(rows, indent=1) + "\n")
+    draw(rows, args.out / "closeness.png")
+
+
+if __name__ == "__main__":
+    main()
