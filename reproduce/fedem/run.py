@@ -155,6 +155,7 @@ class Bench:
             self.task.shape,
             len(self.task.classes),
             torch.stack([v.y for v in victims]) if labels else None,
+            rescaled="clip" in row.settings,
         )
         found = ATTACKS[attack](problem, effort, key=self.key.child("attack", attack))
         truth = torch.cat([v.x for v in victims]), torch.cat([v.y for v in victims])

@@ -51,8 +51,8 @@ def run(variant: dict[str, Any], seed: int) -> dict[str, Any]:
         result = experiment.run(experiment.configure({**options, "seed": seed, "out": f"{scratch}/run"}))
         with np.load(f"{scratch}/run/gen/gen.npz") as made:
             images = torch.tensor(made["x"])
-    return {"what": variant["what"], "seed": seed, "accuracy": result.accuracy, "epsilon": result.epsilon,
-            "bytes_up": result.bytes_up, "seconds": result.seconds, **looks(images, seed, variant, options)}  # fmt: skip
+    kept = {k: getattr(result, k) for k in ("accuracy", "epsilon", "bytes_up", "seconds")}
+    return {"what": variant["what"], "seed": seed, **kept, **looks(images, seed, variant, options)}
 
 
 def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

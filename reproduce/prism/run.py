@@ -29,7 +29,7 @@ DIGITS = {"networks": 32, "images": 80, "steps": 250, "train_steps": 900}
 COLOUR = {
     "networks": 8, "share_networks": 0.1, "share_means": 0.85, "atoms": 256, "patch": 6, "pool": 2, "rank": 2048,
     "covariance": 0, "quantile": 0.5, "ridge": 0.03, "images": 20, "steps": 120, "public_copies": 4, "temperature": 2.0,
-    "public_share": 0.9, "train_steps": 3000, "train_batch": 32,
+    "public_share": 0.9, "labels": "soft", "train_steps": 3000, "train_batch": 32,
 }  # fmt: skip
 HEAD_KEYS = set(prism.HeadConfig.model_fields)
 GRADIENT = {
@@ -61,15 +61,15 @@ def rows() -> list[dict[str, Any]]:
 
     for base in (MNIST, FASHION, CIFAR):
         for epsilon in (1, 0.2, 5):
-            add(base, "prism", epsilon)
             add(base, "prism-head", epsilon)
+            add(base, "prism", epsilon)
     for sites in (5, 50):
         for epsilon in (1, 0.2, 5):
-            add(MNIST, "prism", epsilon, sites=sites, split="iid")
             add(MNIST, "prism-head", epsilon, sites=sites, split="iid")
+            add(MNIST, "prism", epsilon, sites=sites, split="iid")
     for epsilon in (1, 0.2, 5):
-        add(FACES, "prism", epsilon, split="iid")
         add(FACES, "prism-head", epsilon, split="iid")
+        add(FACES, "prism", epsilon, split="iid")
     for base in (MNIST, FASHION, CIFAR):
         for epsilon in (1, 0.2, 5):
             for method in GRADIENT:

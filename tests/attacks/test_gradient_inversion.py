@@ -38,8 +38,8 @@ def six() -> Records:
     return Records(data.x_train[SIX], data.y_train[SIX])
 
 
-def problem(gradients: list[Params], records: int = 1, labels: torch.Tensor | None = None) -> Problem:
-    return Problem(CLASSIFIER, PARAMS, stack(gradients), records, SHAPE, 10, labels)
+def problem(gradients: list[Params], records: int = 1, *, rescaled: bool = False) -> Problem:
+    return Problem(CLASSIFIER, PARAMS, stack(gradients), records, SHAPE, 10, rescaled=rescaled)
 
 
 def exact(data: Records) -> list[Params]:
@@ -77,10 +77,16 @@ def test_dlg_recovers_nothing_from_accounted_gradients(six):
     sigma = account.calibrate(lambda s: method.plan(base.model_copy(update={"sigma": s}), TASK), 8.0, 1e-5)
     noisy = released("ldp-fedsgd", base.model_copy(update={"sigma": sigma}), six)
     for attack in (dlg, inverting):
-        seen = score(attack(problem(noisy), Effort(restarts=2, iterations=100), key=Key.seed(1)), six)
+        seen = score(attack(problem(noisy, rescaled=True), Effort(restarts=2, iterations=100), key=Key.seed(1)), six)
         assert seen.recovered == 0
         assert seen.ssim is not None
         assert seen.ssim < 0.3
+
+
+def test_clipping_alone_hides_nothing(six):
+    short = [{k: g / 20 for k, g in gradient.items()} for gradient in exact(six)]
+    effort = Effort(restarts=2, iterations=180)
+    assert score(idlg(problem(short, rescaled=True), effort, key=Key.seed(1)), six).recovered >= 4
 
 
 def test_labels_of_single_records_are_read_off(six):

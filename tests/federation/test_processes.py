@@ -33,8 +33,8 @@ from prismfl.federation.site_config import as_toml
 from prismfl.transcript import RunDirectory
 from tests.federation.folders import NAMES, make_site
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
-PATIENCE = 400.0
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+PATIENCE = 600.0
 RUN = """method = "dp-fedavg"
 data = "digits"
 model = "logreg"

@@ -29,7 +29,10 @@ FIXED_POINT_STEPS = 10
 
 @dataclass(frozen=True)
 class Problem:
-    """What the attacker holds: the network, its weights, and stacked gradients, one a victim, of `records` records."""
+    """What the attacker holds: the network, its weights, and stacked gradients, one a victim, of `records` records.
+
+    `rescaled`: the gradients may have been shortened (a clip, unknown step lengths), so only their direction counts.
+    """
 
     classifier: Classifier
     params: Params
@@ -38,6 +41,7 @@ class Problem:
     shape: tuple[int, ...]
     classes: int
     labels: torch.Tensor | None = None
+    rescaled: bool = False
 
     @property
     def victims(self) -> int:
@@ -107,7 +111,7 @@ ATTACKS: dict[str, Callable[..., Reconstruction]] = {"dlg": dlg, "idlg": idlg, "
 def _by_lbfgs(problem: Problem, effort: Effort, labels: torch.Tensor | None, *, key: Key) -> Reconstruction:
     rows, n, shape, c = problem.victims * effort.restarts, problem.records, problem.shape, problem.classes
     target = _repeat(problem.gradients, effort.restarts)
-    evaluate = _evaluator(problem, squared_distance)
+    evaluate = _evaluator(problem, cosine_distance if problem.rescaled else squared_distance)
     generator = key.child("start").torch()
     x = torch.rand(rows, n, *shape, generator=generator)
     size = x[0].numel()

@@ -27,7 +27,8 @@ NO_GRADIENT = "no gradient leaves"
 class Target:
     """A gradient to invert, as the adversary holds it: of which sites, in which round, of how many records at most.
 
-    `exact` is False for a pseudo-gradient: a change of weights divided by the learning rates that made it.
+    `exact` is False for a pseudo-gradient: a change of weights divided by the learning rates that made it. `rescaled`
+    says that the gradient's length does not count: it was clipped, or is a pseudo-gradient.
     """
 
     sites: tuple[str, ...]
@@ -36,6 +37,7 @@ class Target:
     gradient: Params
     records: int
     exact: bool
+    rescaled: bool
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def kept(directory: RunDirectory) -> tuple[dict[int, Items], dict[int, dict[str,
 def _from_release(job: Job, state: Items, site: str, items: Items, round: int) -> Target:
     model = _tensors(state["model"])
     gradient, exact = gradient_in(job, model, items, round)
-    return Target((site,), round, model, gradient, expected_batch(job), exact)
+    return Target((site,), round, model, gradient, expected_batch(job), exact, _rescaled(job, exact))
 
 
 def gradient_in(job: Job, model: Params, items: Items, round: int) -> tuple[Params, bool]:
@@ -129,7 +131,8 @@ def _from_movement(job: Job, before: Items, after: Items, releases: Mapping[str,
     own, _ = gradient_in(job, model, releases[me], round)
     count = len(present)
     rest = {k: (count * mean[k] - own[k]) / (count - 1) for k in mean}
-    return View((Target(others, round, model, rest, expected_batch(job) * (count - 1), exact),))
+    records = expected_batch(job) * (count - 1)
+    return View((Target(others, round, model, rest, records, exact, _rescaled(job, exact)),))
 
 
 def _mean_gradient(job: Job, before: Items, after: Items, round: int) -> tuple[Params, bool]:
@@ -156,6 +159,10 @@ def local_rate(job: Job, round: int) -> float:
 
 def expected_batch(job: Job) -> int:
     return max(1, min(int(getattr(job.settings, "batch", job.task.records)), job.task.records))
+
+
+def _rescaled(job: Job, exact: bool) -> bool:
+    return not exact or "clip" in type(job.settings).model_fields
 
 
 def _number(job: Job, name: str) -> float:

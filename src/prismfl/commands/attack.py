@@ -173,7 +173,14 @@ def _invert(
             raise UserError("--known-labels needs batches of a fixed size; this method draws batches of random size.")
         labels = torch.stack([truth.y for truth in truths])
     problem = Problem(
-        classifier, targets[0].model, stack([t.gradient for t in targets]), batch, task.shape, len(task.classes), labels
+        classifier,
+        targets[0].model,
+        stack([t.gradient for t in targets]),
+        batch,
+        task.shape,
+        len(task.classes),
+        labels,
+        rescaled=targets[0].rescaled,
     )
     found = INVERSIONS[asked.attack](problem, effort, key=Key.seed(asked.seed).child("attack"))
     rows, pictures = [], []

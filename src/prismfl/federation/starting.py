@@ -19,7 +19,7 @@ from prismfl.transcript import RunDirectory
 
 Say = Callable[[str], None]
 CONNECTION = "prismfl"
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 class SuperLink:

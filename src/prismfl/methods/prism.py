@@ -58,14 +58,16 @@ class HeadConfig(DPSettings):
         description="fixed: equal parts over the rounds; adaptive: growing parts, until the statistics are clear",
     )
     enough: float = Field(0.1, gt=0, description="adaptive: a site stops when noise-to-signal falls below this")
-    ridge: float = Field(0.3, gt=0, description="ridge of the head: in noise levels (released) or public variances")
+    ridge: float = Field(
+        0.3, gt=0, description="of the head: in noise levels (released covariance) or public variances"
+    )
     bank_seed: int = Field(0, description="seed of the public networks and patches")
 
 
 # What the public features depend on; the noise, the budget and the shares do not change them.
 FEATURE_SETTINGS = (
-    "networks", "network_width", "network_features", "atoms", "patch", "patch_stride", "pool", "colour", "rank", "power",
-    "quantile", "bank_seed",
+    "networks", "network_width", "network_features", "atoms", "patch", "patch_stride", "pool", "colour", "rank",
+    "power", "quantile", "bank_seed",
 )  # fmt: skip
 
 
@@ -250,6 +252,7 @@ class Pooled:
     means: torch.Tensor
     nets: torch.Tensor
     within: torch.Tensor
+    unreleased: torch.Tensor
     level: float
 
 
@@ -273,7 +276,8 @@ def pool(
     nets = total[:, plan.rank :].reshape(len(count), plan.networks, plan.features) * (
         math.sqrt(plan.networks) / max(plan.nets, 1e-9)
     )
-    within = torch.diag(enc.frame.values.cpu())
+    within, unreleased = torch.diag(enc.frame.values.cpu()), enc.frame.unit.cpu().clone()
+    unreleased[: plan.second] = 0.0
     level = 0.0
     if plan.second:
         moment = from_triangle(torch.stack([r["moment"] for r in releases]).sum(0), plan.second)
@@ -281,13 +285,16 @@ def pool(
         lead = means[:, : plan.second]
         level = cfg.noise * math.sqrt(2.0 * plan.second * len(releases)) / plan.moment / float(count.sum())
         within[: plan.second, : plan.second] = second - (lead.T * (count / count.sum())) @ lead
-    return Pooled(count, means, nets, within, level)
+    return Pooled(count, means, nets, within, unreleased, level)
 
 
 def lda_head(cfg: HeadConfig, plan: Layout, pooled: Pooled) -> dict[str, torch.Tensor]:
     """Linear discriminant from the released means; its covariance is the released one where that exists."""
-    values, vectors = torch.linalg.eigh(pooled.within.double())
-    floor = cfg.ridge * (pooled.level if plan.second else float(values.mean())) + 1e-4 * float(values[-1])
+    within = pooled.within.double()
+    # Directions without a released covariance have the public one, and a ridge in units of a public feature's variance.
+    within += torch.diag(cfg.ridge * pooled.unreleased.double())
+    values, vectors = torch.linalg.eigh(within)
+    floor = cfg.ridge * pooled.level + 1e-4 * float(values[-1])
     precision = vectors @ torch.diag(1.0 / (values.clamp_min(0.0) + floor)) @ vectors.T
     weight = (precision @ pooled.means.double().T).float()
     return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}

@@ -85,12 +85,16 @@ def learn_patches(
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Public coordinates: standardise, turn to the leading public directions, scale, clip to norm one."""
+    """Public coordinates: standardise, turn to the leading public directions, scale, clip to norm one.
+
+    `values` are the public variances of the coordinates, `unit` is what a variance of 1 before the scaling has become.
+    """
 
     mean: torch.Tensor
     std: torch.Tensor
     basis: torch.Tensor
     values: torch.Tensor
+    unit: torch.Tensor
     clip: float
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
@@ -107,7 +111,8 @@ def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: floa
     values, vectors = torch.linalg.eigh(torch.cov(z.T))
     rank = min(rank, z.shape[1])
     values, vectors = values.flip(0)[:rank].clamp_min(0), vectors.flip(1)[:, :rank]
-    basis = vectors * (values + 1e-3 * values[0]).pow(-power)
+    scale = (values + 1e-3 * values[0]).pow(-power)
+    basis = vectors * scale
     scaled = z @ basis
     clip = max(float(scaled.norm(dim=1).quantile(quantile)), 1e-6)
-    return Frame(mean, std, basis, scaled.var(0) / clip**2, clip)
+    return Frame(mean, std, basis, scaled.var(0) / clip**2, scale.square() / clip**2, clip)

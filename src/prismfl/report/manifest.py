@@ -45,8 +45,8 @@ def manifest_page() -> str:
         "|" + "---|" * len(names),
         *("| " + " | ".join(row.values()) + " |" for row in rows),
         "",
-        "Beside the items themselves a release carries public numbers only: run, site, round, cost, and where the noise",
-        "came from. Shapes and sizes are configuration. Nothing else crosses.",
+        "Beside the items themselves a release carries public numbers only: run, site, round, cost, and where the",
+        "noise came from. Shapes and sizes are configuration. Nothing else crosses.",
         "",
     ]
     return "\n".join(lines)
