@@ -39,10 +39,10 @@ GRADIENT = {
 }
 
 
-def settings_of(data: str) -> dict[str, Any]:
+def settings_of(data: str, epsilon: float) -> dict[str, Any]:
     if data == "fashion-mnist":
         return {**DIGITS, "labels": "half"}
-    return DIGITS if data == "mnist" else COLOUR
+    return DIGITS if data == "mnist" else {**COLOUR, "ridge": {0.2: 1.0, 1: 0.03, 5: 0.01}[epsilon]}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def rows() -> list[dict[str, Any]]:
     def add(base: dict[str, Any], method: str, epsilon: float, **more: Any) -> None:
         settings = more.pop("settings", None)
         if settings is None:
-            settings = GRADIENT.get(method) or settings_of(base["data"])
+            settings = GRADIENT.get(method) or settings_of(base["data"], epsilon)
         if method == "prism-head":
             settings = {k: v for k, v in settings.items() if k in HEAD_KEYS}
         cells.append(

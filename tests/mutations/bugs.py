@@ -167,9 +167,9 @@ BUGS = [
         "one layer without noise",
         PrivateRecords,
         "noisy_gradient",
-        "        self._charge(sigma, rate=rate, kind=kind)\n        parts",
-        "        self._charge(sigma, rate=rate, kind=kind)\n        k = params[names[0]].numel()\n        noisy[:k] = flat[:k]\n        parts",
-        canary_audit,
+        "    self._charge(sigma, rate=rate, kind=kind)\n    parts",
+        "    self._charge(sigma, rate=rate, kind=kind)\n    k = params[names[0]].numel()\n    noisy[:k] = flat[:k]\n    parts",
+        plain(door_tests.test_none_or_one_record_still_answers_noised_and_charged, 0),
     ),
     Bug(
         "shuffled batches of a fixed size",
@@ -264,8 +264,8 @@ BUGS = [
         "empty batches skipped",
         PrivateRecords,
         "noisy_gradient",
-        "        names = list(params)\n",
-        "        names = list(params)\n        if not len(sample):\n            return {n: torch.zeros_like(p) for n, p in params.items()}\n",
+        "    names = list(params)\n",
+        "    names = list(params)\n    if not len(sample):\n        return {n: torch.zeros_like(p) for n, p in params.items()}\n",
         plain(door_tests.test_none_or_one_record_still_answers_noised_and_charged, 0),
     ),
     Bug(
