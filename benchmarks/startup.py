@@ -6,14 +6,13 @@ python benchmarks/startup.py [--rounds 9]
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from typing import Any
 
-from alternate import alternated, save, say, table
+from alternate import alternated, children_cpu, save, say, table
 
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
@@ -21,12 +20,6 @@ COMMANDS = {
     "prismfl run --help": ["-m", "prismfl", "run", "--help"],
     "import torch": ["-c", "import torch"],
 }
-
-
-def children() -> float:
-    """CPU seconds of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def start(arguments: list[str]) -> None:
@@ -44,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     sides = {name: (lambda a=arguments: start(a)) for name, arguments in COMMANDS.items()}
-    cpu = alternated(sides, rounds=rounds, clock=children)
+    cpu = alternated(sides, rounds=rounds, clock=children_cpu)
     wall = alternated(sides, rounds=rounds, clock=time.perf_counter)
     rows: list[dict[str, Any]] = [
         {"command": name, "CPU s": statistics.median(cpu[name]), "wall s": statistics.median(wall[name])}
