@@ -29,7 +29,7 @@ DIGITS = {"networks": 32, "images": 80, "steps": 250, "train_steps": 900}
 COLOUR = {
     "networks": 8, "share_networks": 0.1, "share_means": 0.85, "atoms": 256, "patch": 6, "pool": 2, "rank": 2048,
     "covariance": 0, "quantile": 0.5, "ridge": 0.03, "images": 20, "steps": 120, "public_copies": 4, "temperature": 2.0,
-    "public_share": 0.95, "labels": "soft", "train_steps": 3000, "train_batch": 32,
+    "public_share": 0.9, "crop": 0.8, "labels": "soft", "train_steps": 3000, "train_batch": 32,
 }  # fmt: skip
 HEAD_KEYS = set(prism.HeadConfig.model_fields)
 GRADIENT = {

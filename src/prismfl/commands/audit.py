@@ -10,6 +10,8 @@ import typer
 from prismfl.commands import terminal
 from prismfl.commands.terminal import Format
 
+WITHIN = "within the claim"
+
 
 def audit(
     target: Annotated[
@@ -95,19 +97,17 @@ def _table(rows: list[dict[str, Any]]) -> Any:
         return simple_table("Step audit", shown)
     shown = [
         {
-            "method": r["method"],
-            "audit": r["audit"],
-            "claimed epsilon": _number(r["claimed"]),
+            "method": r["method"] + (" (two worlds)" if r["audit"] == "two worlds" else ""),
+            "claimed": _number(r["claimed"]),
             "at least": _number(r["lower"]),
-            "mu, claimed": "-" if r["claimed_mu"] is None else f"{r['claimed_mu']:.2f}",
-            "mu, estimated": "-" if r["estimate_mu"] is None else "{:.2f} to {:.2f}".format(*r["estimate_mu"]),
-            "without noise": "-" if r["control"] is None else _number(r["control"]),
-            "verdict": "passed" if r["passed"] else f"FAILED: {r['words']}",
-            "seconds": f"{r['seconds']:.0f}",
+            "mu claimed": "-" if r["claimed_mu"] is None else f"{r['claimed_mu']:.2f}",
+            "mu estimated": "-" if r["estimate_mu"] is None else "{:.2f}-{:.2f}".format(*r["estimate_mu"]),
+            "no noise": "-" if r["control"] is None else _number(r["control"]),
+            "verdict": ("passed" if r["passed"] else "FAILED") + ("" if r["words"] == WITHIN else f": {r['words']}"),
         }
         for r in rows
     ]
-    return simple_table("Audit", shown)
+    return simple_table("Audit: epsilon claimed and measured", shown)
 
 
 def _number(value: float | None) -> str:

@@ -83,7 +83,8 @@ class Config(HeadConfig):
     copies: int = Field(8, ge=1, description="augmented copies of each synthetic image that are trained on")
     public_copies: int = Field(0, ge=0, description="crops of each public image that are labelled and used as well")
     public_share: float = Field(0.5, ge=0, le=1, description="share of the training draws that go to those crops")
-    centre: bool = Field(False, description="take off the public images' own leaning to some classes")
+    crop: float = Field(0.5, gt=0, le=1, description="least side of those crops; small ones are blurred by enlarging")
+    centre: bool = Field(True, description="take off the public images' own leaning to some classes")
     temperature: float = Field(1.0, gt=0, description="of the soft labels")
     train_steps: int = Field(700, ge=1, description="training steps of the fresh network")
     train_batch: int = Field(128, ge=1)
@@ -363,7 +364,7 @@ def training_set(
     if cfg.public_copies:
         assert task.public is not None
         shown = torch.cat(
-            [crops(task.public.to(task.device), least=0.5, generator=generator) for _ in range(cfg.public_copies)]
+            [crops(task.public.to(task.device), least=cfg.crop, generator=generator) for _ in range(cfg.public_copies)]
         )
         scores = head_scores(enc, head, shown)
         if cfg.centre:

@@ -263,7 +263,7 @@ def _attack_name(attack: Facts) -> str:
 
 
 def _roc(member: Sequence[Facts]) -> str:
-    series = [Series(_attack_name(a), _log_points(a["roc"])) for a in member[:5]]
+    series = [Series(_attack_name(a), _log_points(a["roc"], 1.0 / a["others"])) for a in member[:5]]
     limit = next((a["bound"] for a in member if a.get("bound")), None)
     if limit:
         series.append(Series("what the guarantee allows", _log_points(limit), bound=True))
@@ -277,9 +277,9 @@ def _roc(member: Sequence[Facts]) -> str:
     )
 
 
-def _log_points(curve: Facts) -> tuple[tuple[float, float], ...]:
-    """The part of a curve that a log-log plot can show."""
-    pairs = [(max(float(f), LOWEST_RATE), float(t)) for f, t in zip(curve["fpr"], curve["tpr"])]
+def _log_points(curve: Facts, least: float = LOWEST_RATE) -> tuple[tuple[float, float], ...]:
+    """The part of a curve that a log-log plot can show and that the number of records can resolve."""
+    pairs = [(max(float(f), LOWEST_RATE), float(t)) for f, t in zip(curve["fpr"], curve["tpr"]) if f >= least]
     kept = {f: max(t, LOWEST_RATE) for f, t in pairs}  # later points at one rate are the higher ones
     return tuple(sorted(kept.items()))
 
@@ -313,7 +313,8 @@ def _member_table(member: Sequence[Facts]) -> str:
         )
     note = (
         "<p class='quiet'>The control is the same attack on a model or set that memorises: it must succeed, or the "
-        "attack's failure here would say nothing.</p>"
+        "attack's failure here would say nothing. A curve may touch the dashed line by chance where few alarms are "
+        "counted; the verdict compares the ends of the intervals.</p>"
     )
     return _wide(simple_rows(head, rows)) + note
 
@@ -361,7 +362,7 @@ def audit(facts: Facts) -> str:
         "answer guessed which. From the number of right guesses follows an epsilon that the method cannot be below, "
         "with 95 % confidence.</p>"
     )
-    return f'{text}<div class="pair">{chart}<div>{_wide(simple_rows(head, rows))}</div></div>'
+    return f"{text}{chart}{_wide(simple_rows(head, rows))}"
 
 
 def _epsilon(value: Any) -> str:
