@@ -173,6 +173,14 @@ def mu_interval(inside: Floats, outside: Floats, *, confidence: float = 0.999) -
     return max(0.0, mu - z * error), mu + z * error
 
 
+def noise_interval(squares: float, numbers: int, *, confidence: float = 0.999) -> tuple[float, float]:
+    """Measured noise over stated noise, from the sum of squares of what should be standard normal numbers."""
+    from scipy.stats import chi2
+
+    tail = (1 - confidence) / 2
+    return math.sqrt(squares / chi2.ppf(1 - tail, numbers)), math.sqrt(squares / chi2.ppf(tail, numbers))
+
+
 def _epsilon_bound(delta: float, alpha: float) -> Callable[[Guesses], float]:
     return lambda g: one_run_epsilon(g, delta, alpha=alpha)
 

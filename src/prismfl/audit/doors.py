@@ -31,13 +31,17 @@ class Watcher:
     """The attacker's notebook: what the answers say about each canary, as one linear estimate over all of them.
 
     Each answer is modelled as the sum over canaries of (in or out) times its contribution, plus noise of the stated
-    scale; the notes are the normal equations of that model.
+    scale; the notes are the normal equations of that model. `truth` (who is in) is for the scorer alone: what is left of
+    an answer without the canaries that are in must be noise of the stated size.
     """
 
     canaries: Records = field(repr=False)
+    truth: torch.Tensor = field(repr=False)
     normal: torch.Tensor = field(init=False, repr=False)
     right: torch.Tensor = field(init=False, repr=False)
     answers: int = 0
+    squares: float = 0.0
+    numbers: int = 0
 
     def __post_init__(self) -> None:
         m = len(self.canaries)
@@ -52,12 +56,18 @@ class Watcher:
         scale: float,
         rate: float = 1.0,
         rows: torch.Tensor | None = None,
+        gaussian: bool = True,
     ) -> None:
         """One noisy answer: `parts[i]` is what canary `rows[i]` adds to it if it is in and drawn (at `rate`)."""
         if not len(parts):
             return
         index = torch.arange(len(self.right)) if rows is None else rows
         parts = parts.to(torch.float64)
+        if rate == 1.0 and gaussian and scale > 0.0:
+            rest = answer.to(torch.float64).flatten() - parts[self.truth[index]].sum(0)
+            self.squares += float((rest / scale).square().sum())
+            self.numbers += rest.numel()
+        scale = scale or NOISELESS * float(parts.norm(dim=1).max().clamp(min=1e-30))
         # Who was drawn is noise to the attacker as well: its variance, spread evenly over the coordinates.
         drawing = 0.5 * rate * (1.0 - rate) * float(parts.square().sum()) / parts.shape[1]
         weight, parts = 1.0 / (scale**2 + drawing), rate * parts
@@ -96,7 +106,12 @@ class WatchedRecords(PrivateRecords):
         parts = parts * _factors(parts, bound, kind)[:, None]
         seen = _looked_at(answer.numel())
         self.watcher.note(
-            parts[:, seen], answer.flatten()[seen], rate=rate, scale=bound * (sigma or NOISELESS), rows=self.rows
+            parts[:, seen],
+            answer.flatten()[seen],
+            rate=rate,
+            scale=bound * sigma,
+            rows=self.rows,
+            gaussian=kind == "gaussian",
         )
         return answer
 
@@ -113,7 +128,7 @@ class WatchedRecords(PrivateRecords):
             squares = [mechanisms.triangle(scale * torch.outer(row, row)) for row in block[:, :second]]
             whole = torch.cat([spread.flatten(1), torch.stack(squares)], dim=1)
             found.append((whole * _factors(whole, bound, "gaussian")[:, None])[:, seen])
-        self.watcher.note(torch.cat(found), answer[seen], scale=bound * (sigma or NOISELESS), rows=self.rows)
+        self.watcher.note(torch.cat(found), answer[seen], scale=bound * sigma, rows=self.rows)
         return sums, moment
 
     def noisy_gradient(
@@ -137,7 +152,12 @@ class WatchedRecords(PrivateRecords):
         parts = record_gradients(loss, params, (own.x, own.y, *extras), clip=clip, kind=kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
         self.watcher.note(
-            parts, flat * rate * self.declared, rate=rate, scale=clip * (sigma or NOISELESS), rows=self.rows
+            parts,
+            flat * rate * self.declared,
+            rate=rate,
+            scale=clip * sigma,
+            rows=self.rows,
+            gaussian=kind == "gaussian",
         )
         return answer
 
@@ -186,7 +206,7 @@ class WatchedSum(PrivateSum):
         parts, seen = torch.stack(rows), _looked_at(_size(like))
         parts = parts * _factors(parts, bound, "gaussian")[:, None]
         flat = torch.cat([answer[n].flatten() for n in like])
-        self.watcher.note(parts[:, seen], flat[seen], scale=bound * (sigma or NOISELESS))
+        self.watcher.note(parts[:, seen], flat[seen], scale=bound * sigma)
         return answer
 
 

@@ -34,6 +34,7 @@ class Audit:
     lower_counting: float
     lower_curve: float
     estimate_mu: tuple[float, float] | None
+    noise: tuple[float, float] | None
     claimed_mu: float | None
     control: float | None
     right: int
@@ -102,13 +103,14 @@ def _audit(
 def judge(
     name: str, method: str, watched: trial.Trial, delta: float, *, control: float | None, seconds: float = 0.0
 ) -> Audit:
-    """The verdict on one run. It fails if a bound, the claimed trade-off curve or the Gaussian estimate says so."""
+    """The verdict on one run. It fails if a bound, the claimed curve, the estimate of mu or the noise says so."""
     found = bounds.one_run(watched.scores, watched.truth, delta=delta, confidence=CONFIDENCE)
     claimed = account.epsilon(watched.cost, delta)
     lower = max(found.epsilon, found.epsilon_of_mu)
     mu = mu_of(claimed, delta)
     inside, outside = watched.scores[watched.truth], watched.scores[~watched.truth]
     estimate = bounds.mu_interval(inside, outside)
+    noise = bounds.noise_interval(watched.squares, watched.numbers) if watched.numbers else None
     over = [
         text
         for broken, text in (
@@ -118,6 +120,10 @@ def judge(
                 "more right guesses than the claimed trade-off curve allows",
             ),
             (estimate[0] > mu, f"mu is about {sum(estimate) / 2:.3g}, claimed {mu:.3g}"),
+            (
+                noise is not None and noise[1] < 1.0,
+                f"the noise is {0.0 if noise is None else noise[1]:.3g} times the claimed at most",
+            ),
         )
         if broken
     ]
@@ -129,6 +135,7 @@ def judge(
         lower_counting=found.epsilon,
         lower_curve=found.epsilon_of_mu,
         estimate_mu=estimate if math.isfinite(mu) else None,
+        noise=noise,
         claimed_mu=mu if math.isfinite(mu) else None,
         control=control,
         right=found.guesses.right,

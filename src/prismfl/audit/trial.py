@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.audit.doors import NOISELESS, WatchedRecords, WatchedSum, Watcher, record_gradients
+from prismfl.audit.doors import WatchedRecords, WatchedSum, Watcher, record_gradients
 from prismfl.boundary import Records
 from prismfl.errors import UserError
 from prismfl.method import Method, Settings, Site, State, Task
@@ -41,6 +41,8 @@ class Trial:
     truth: npt.NDArray[np.bool_]
     cost: Cost
     answers: int
+    squares: float = 0.0
+    numbers: int = 0
 
 
 def tiny_task(method: Method, canaries: int, *, delta: float) -> Task:
@@ -86,7 +88,7 @@ def make_canaries(task: Task, count: int, key: Key) -> Records:
 
 def run(method: Method, settings: Settings, task: Task, *, canaries: Records, inside: torch.Tensor, key: Key) -> Trial:
     """One run with the canaries that are `inside`; `inside` is the truth that only the scorer reads."""
-    watcher = Watcher(canaries)
+    watcher = Watcher(canaries, inside)
     if method.guarantee == "client":
         cost = _client_level(method, settings, task, watcher, inside, key)
     else:
@@ -95,7 +97,9 @@ def run(method: Method, settings: Settings, task: Task, *, canaries: Records, in
         raise UserError(
             f"The audit of '{method.name}' saw no answer of a door and no gradient: it would prove nothing."
         )
-    return Trial(watcher.scores(), inside.numpy(), cost, watcher.answers)
+    return Trial(
+        watcher.scores(), inside.numpy(), cost, watcher.answers, squares=watcher.squares, numbers=watcher.numbers
+    )
 
 
 def _site_level(
@@ -140,7 +144,7 @@ def _watch_release(task: Task, state: State, items: Items, watcher: Watcher) -> 
     middle = 0.5 * parts.double().sum(0)
     factor = float(flat @ middle) / float(middle @ middle)
     if factor:
-        watcher.note(parts, flat / factor, scale=NOISELESS * float(parts.norm(dim=1).mean()))
+        watcher.note(parts, flat / factor, scale=0.0)
 
 
 def _client_level(

@@ -55,6 +55,7 @@ def audit_two_worlds(
         lower_curve=0.0,
         estimate_mu=estimate if math.isfinite(mu) else None,
         claimed_mu=mu if math.isfinite(mu) else None,
+        noise=None,
         control=None,
         right=int((a > np.median(b)).sum()),
         canaries=1,
