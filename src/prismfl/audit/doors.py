@@ -31,8 +31,8 @@ class Watcher:
     """The attacker's notebook: what the answers say about each canary, as one linear estimate over all of them.
 
     Each answer is modelled as the sum over canaries of (in or out) times its contribution, plus noise of the stated
-    scale; the notes are the normal equations of that model. `truth` (who is in) is for the scorer alone: what is left of
-    an answer without the canaries that are in must be noise of the stated size.
+    scale; the notes are the normal equations of that model. `truth` (who is in) is for the scorer alone: what is left
+    of an answer without the canaries that are in must be noise of the stated size.
     """
 
     canaries: Records = field(repr=False)
