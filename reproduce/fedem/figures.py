@@ -44,34 +44,25 @@ def _cell(row: dict[str, Any], name: str) -> str:
 
 
 def trade_off(results: dict[str, Any], path: Path) -> None:
-    """Accuracy against SSIM of what was found: good methods lie at the top left."""
-    figure = Figure(figsize=(8.5, 4.8))
+    """Accuracy against SSIM of what was found: good methods lie at the top left. Points are numbered, names beside."""
+    figure = Figure(figsize=(9.5, 4.6))
     axes = figure.subplots()
-    for i, row in enumerate(results["rows"]):
+    for i, row in enumerate(results["rows"], start=1):
         colour = "tab:green" if row["epsilon"] is not None else "tab:red"
         points = [row["attacks"][name]["ssim"] for name in (SINGLE, KNOWING) if name in row["attacks"]]
-        axes.scatter(points[0], row["accuracy"], color=colour, s=40, zorder=3)
+        axes.scatter(points[0], row["accuracy"], color=colour, s=30, zorder=3, label=f"{i}  {row['label']}")
         if len(points) > 1:
             axes.scatter(points[1], row["accuracy"], facecolors="none", edgecolors=colour, s=90, zorder=3)
-        above = 8 if i % 2 == 0 else -14
-        side = "right" if points[0] > 0.5 else "left"
-        axes.annotate(
-            row["label"],
-            (points[0], row["accuracy"]),
-            xytext=(0, above),
-            textcoords="offset points",
-            fontsize=8,
-            ha=side,
-        )
+        spot = (5, 5) if i % 2 else (-11, -12)
+        axes.annotate(str(i), (points[0], row["accuracy"]), xytext=spot, textcoords="offset points", fontsize=9)
     axes.axvline(0.9, color="grey", linestyle=":", linewidth=1)
     axes.set_xlim(-0.05, 1.05)
     axes.set_ylim(0, 104)
     axes.set_xlabel("leakage: SSIM of the recovered record, one record a batch (circle: adaptive attack)")
     axes.set_ylabel("test accuracy, %")
-    axes.set_title(
-        f"{results['data']}: utility against leakage (green: differential privacy, red: no guarantee)", fontsize=10
-    )
+    axes.set_title(f"{results['data']}: utility against leakage (green: differential privacy, red: none)", fontsize=10)
     axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, handlelength=1, frameon=False)
     figure.tight_layout()
     figure.savefig(path, dpi=90)
 
