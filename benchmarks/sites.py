@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,6 @@ def _start(*arguments: str) -> None:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
 
 
-@lru_cache(maxsize=1)
 def _images(data: str) -> tuple[Any, Any]:
     import torch
 
@@ -107,6 +105,8 @@ def simulate(data: str, model: str) -> None:
 
     @client.train()
     def train(message: Message, context: Context) -> Message:
+        import torch  # noqa: F401 - Flower converts arrays only where torch is loaded
+
         params = dict(message.content["arrays"].to_torch_state_dict())
         after = local_epoch(data, model, int(context.node_config["partition-id"]), params)
         reply = {"arrays": ArrayRecord(after), "metrics": MetricRecord({"num-examples": RECORDS})}
