@@ -3,9 +3,9 @@
     python benchmarks/flower.py rounds --sites 5 --rounds 6
     python benchmarks/flower.py memory
 
-`rounds` runs, one after the other on loopback with the same number of sites and the same bytes up and down, a plain
-Flower app (`Grid.send_and_receive`, a ClientApp that echoes) and prismfl (TLS and keys on). The first round of each
-is left out. `memory` lets 100 sites reply 1 MB each to one server and measures how much its memory grows.
+`rounds` runs in turn, on loopback with the same number of sites and the same bytes up and down, a plain Flower app
+(`Grid.send_and_receive`, a ClientApp that echoes, neither TLS nor keys) and prismfl (TLS and keys on). The first round
+of each is left out. `memory` lets 100 sites reply 1 MB each to one server and measures how much its memory grows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
 from prismfl.config import RunConfig
 from prismfl.engines.remote import Answer, Conductor, Request, Rules
 from prismfl.federation import serving
-from prismfl.federation.children import beside_python, end, environment, free_port, spawn
+from prismfl.federation.children import beside_python, descendants, end, environment, free_port, spawn
 from prismfl.federation.description import job_of
 from prismfl.federation.keys import make_site_keys
 from prismfl.federation.server_config import ServerConfig, enroll, init_server
@@ -79,6 +79,16 @@ def main(grid, context):
 """
 
 
+BYTES = 3168  # a release of the model that prismfl's side sends
+RESULTS = Path(__file__).parent / "results" / "flower.json"
+
+
+def save(part: str, found: Mapping[str, object]) -> None:
+    """Keep a measurement beside the others."""
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, part: found}, indent=2, sort_keys=True) + "\n")
+
+
 def wait_for(what: str, ready: object, seconds: float = 900.0) -> None:
     deadline = time.monotonic() + seconds
     while not ready():  # type: ignore[operator]
@@ -87,8 +97,33 @@ def wait_for(what: str, ready: object, seconds: float = 900.0) -> None:
         time.sleep(0.2)
 
 
-def plain_rounds(root: Path, sites: int, rounds: int, size: int) -> list[float]:
-    """Seconds of each round of a plain Flower app."""
+class Marks:
+    """CPU seconds of process trees at the end of each round; ended processes count with who waited for them."""
+
+    def __init__(self, done: Callable[[], int]) -> None:
+        self.done, self.roots, self.seen = done, list[int](), list[tuple[int, float]]()
+
+    def look(self) -> int:
+        count = self.done()
+        if count and (not self.seen or self.seen[-1][0] != count):
+            self.seen.append((count, sum(_cpu(pid) for root in self.roots for pid in (root, *descendants(root)))))
+        return count
+
+    def per_round(self) -> float:
+        (first, start), (last, end) = self.seen[0], self.seen[-1]
+        return (end - start) / (last - first)
+
+
+def _cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(value) for value in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def plain_rounds(root: Path, sites: int, rounds: int, size: int) -> tuple[list[float], float]:
+    """Seconds of each round of a plain Flower app, and CPU seconds a round."""
     app, out, port = root / "app", root / "plain.json", free_port()
     app.mkdir(parents=True)
     (app / "pyproject.toml").write_text(PLAIN_PROJECT)
@@ -110,15 +145,18 @@ def plain_rounds(root: Path, sites: int, rounds: int, size: int) -> list[float]:
             overrides = f'out="{out}" rounds={rounds} sites={sites} bytes={size}'
             command = [beside_python("flwr"), "run", str(app), "x", "--run-config", overrides]
             subprocess.run(command, env=settings, check=True, capture_output=True)
-            wait_for("the plain rounds", lambda: out.exists() and len(json.loads(out.read_text() or "[]")) == rounds)
+            marks = Marks(lambda: len(json.loads((out.read_text() if out.exists() else "") or "[]")))
+            marks.roots = [process.pid for process in processes]
+            wait_for("the plain rounds", lambda: marks.look() == rounds)
         finally:
             for process in processes:
                 end(process)
-    return [float(value) for value in json.loads(out.read_text())]
+    return [float(value) for value in json.loads(out.read_text())][1:], marks.per_round()
 
 
-def prismfl_rounds(root: Path, sites: int, rounds: int) -> tuple[list[float], float, float]:
-    """Seconds of each round of prismfl, of starting the server, and of a site's joining."""
+def prismfl_rounds(root: Path, sites: int, rounds: int) -> tuple[list[float], float, float, list[float]]:
+    """Seconds of each round of prismfl and CPU seconds a round; seconds of starting the server, and of joining: one
+    site alone, then the others."""
     names, port = [f"site-{i}" for i in range(sites)], free_port()
     init_server(root / "server", ServerConfig(), ["127.0.0.1"])
     config = ServerConfig(port=port, quorum=sites, deadline=900.0, join=900.0)
@@ -141,21 +179,27 @@ def prismfl_rounds(root: Path, sites: int, rounds: int) -> tuple[list[float], fl
         server = subprocess.Popen(start, cwd=root, stdout=log, stderr=log)
         wait_for("the server", lambda: b"listening" in (root / "log").read_bytes())
         server_seconds = time.monotonic() - started
-        joined = time.monotonic()
-        join = [*command, "site", "join"]
-        nodes = [
-            subprocess.Popen([*join, name, f"127.0.0.1:{port}"], cwd=root, stdout=log, stderr=log) for name in names
-        ]
+        nodes, site_seconds = [], []
         try:
-            wait_for("the sites", lambda: all(_joined(root / name) for name in names))
-            site_seconds = time.monotonic() - joined
-            wait_for("prismfl's rounds", lambda: server.poll() is not None)
+            for group in (names[:1], names[1:]):
+                joined = time.monotonic()
+                for name in group:
+                    join = [*command, "site", "join", name, f"127.0.0.1:{port}"]
+                    nodes.append(subprocess.Popen(join, cwd=root, stdout=log, stderr=log))
+                wait_for("the sites", lambda group=group: all(_joined(root / name) for name in group))
+                site_seconds.append(time.monotonic() - joined)
+            marks = Marks(
+                lambda: sum(len(p.read_text().splitlines()) for p in root.glob("server/runs/*/metrics.jsonl"))
+            )
+            marks.roots = [process.pid for process in (server, *nodes)]
+            wait_for("prismfl's rounds", lambda: marks.look() == rounds)
+            wait_for("prismfl's end", lambda: server.poll() is not None)
         finally:
             for process in (server, *nodes):
                 end(process)
     (directory,) = (RunDirectory.open(path) for path in (root / "server" / "runs").glob("*"))
-    marks = [row["seconds"] for row in directory.metrics()]
-    return [b - a for a, b in pairwise(marks)], server_seconds, site_seconds
+    seconds = [row["seconds"] for row in directory.metrics()]
+    return [b - a for a, b in pairwise(seconds)], marks.per_round(), server_seconds, site_seconds
 
 
 def _joined(folder: Path) -> bool:
@@ -163,16 +207,38 @@ def _joined(folder: Path) -> bool:
     return log.exists() and b"SuperNode ID" in log.read_bytes()
 
 
-def compare(sites: int, rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as root:
-        plain = plain_rounds(Path(root) / "plain", sites, rounds, 3168)[1:]
-        ours, server_seconds, site_seconds = prismfl_rounds(Path(root) / "prismfl", sites, rounds)
+def compare(sites: int, rounds: int, repeats: int) -> None:
+    """Both sides in turn, several times: the machine's other work then falls on both."""
+    plain, ours, cpu, starts, joins, loads = [], [], [], [], [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as root:
+            seconds, plain_cpu = plain_rounds(Path(root) / "plain", sites, rounds, BYTES)
+            plain += seconds
+            loads.append(round(os.getloadavg()[0], 1))
+            seconds, own_cpu, server_seconds, site_seconds = prismfl_rounds(Path(root) / "prismfl", sites, rounds)
+            ours += seconds
+            loads.append(round(os.getloadavg()[0], 1))
+        cpu.append((plain_cpu, own_cpu))
+        starts.append(server_seconds)
+        joins.append(site_seconds)
     a, b = statistics.median(plain), statistics.median(ours)
-    print(f"sites {sites}, rounds {len(plain)}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"plain Flower  {a:.2f} s a round (from {min(plain):.2f} to {max(plain):.2f})")
-    print(f"prismfl       {b:.2f} s a round (from {min(ours):.2f} to {max(ours):.2f})")
-    print(f"ratio         {b / a:.2f} (promise: at most 1.3)")
-    print(f"server start  {server_seconds:.1f} s, {sites} sites joined in {site_seconds:.1f} s (promise: 20 s each)")
+    plain_cpu, own_cpu = (statistics.median(side) for side in zip(*cpu))
+    found = {
+        "sites": sites,
+        "bytes": BYTES,
+        "loads": loads,
+        "cores": os.cpu_count(),
+        "plain seconds": [round(s, 2) for s in plain],
+        "prismfl seconds": [round(s, 2) for s in ours],
+        "ratio of median seconds": round(b / a, 3),
+        "plain CPU seconds a round": round(plain_cpu, 2),
+        "prismfl CPU seconds a round": round(own_cpu, 2),
+        "ratio of CPU seconds": round(own_cpu / plain_cpu, 3),
+        "server start seconds": [round(s, 1) for s in starts],
+        "join seconds, one site then the others at once": [[round(s, 1) for s in pair] for pair in joins],
+    }
+    save("rounds", found)
+    print(json.dumps(found, indent=2))
 
 
 class CannedPost:
@@ -239,6 +305,8 @@ def memory(method: str, sites: int) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         conductor.run()
     size = len(releases[0])
+    found = {"release MB": size / 1e6, "first round MB": grown[0] / 1e6, "second round MB": (grown[1] - grown[0]) / 1e6}
+    save(f"memory, {method}, {sites} sites", {name: round(value, 2) for name, value in found.items()})
     print(f"{method}: {sites} releases of {size / 1e6:.2f} MB: first round +{grown[0] / 1e6:.1f} MB, ", end="")
     print(f"second round +{(grown[1] - grown[0]) / 1e6:.1f} MB; held at once they would be {sites * size / 1e6:.0f} MB")
 
@@ -248,15 +316,16 @@ def main() -> None:
     parser.add_argument("what", choices=("rounds", "memory", "memory-of"))
     parser.add_argument("--sites", type=int, default=None)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--method", default="dp-fedavg-client")
     given = parser.parse_args()
     if given.what == "rounds":
-        compare(given.sites or 5, given.rounds)
+        compare(given.sites or 5, given.rounds, given.repeats)
     elif given.what == "memory-of":
         memory(given.method, given.sites or 100)
     else:
         # A process of its own for each: the peak of one must not hide the other's.
-        for method, sites in (("dp-fedavg-client", 2), ("dp-fedavg-client", 100), ("fedavg", 100)):
+        for method, sites in (("dp-fedavg-client", 2), ("dp-fedavg-client", 100), ("fedavg", 2), ("fedavg", 100)):
             command = [sys.executable, __file__, "memory-of", "--method", method, "--sites", str(sites)]
             subprocess.run(command, check=True)
 

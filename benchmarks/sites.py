@@ -64,12 +64,13 @@ def _start(*arguments: str) -> None:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
 
 
-def _images(data: str) -> tuple[Any, Any]:
+def _records(data: str, site: int) -> tuple[Any, Any]:
     import torch
 
+    rows = slice(site * RECORDS, (site + 1) * RECORDS)
     with np.load(data) as arrays:
-        x = torch.from_numpy(arrays["x_train"]).unsqueeze(1).float() / 255.0
-        return x, torch.from_numpy(arrays["y_train"])
+        x, y = arrays["x_train"][rows], arrays["y_train"][rows]
+    return torch.from_numpy(x).unsqueeze(1).float() / 255.0, torch.from_numpy(y)
 
 
 def local_epoch(data: str, model: str, site: int, params: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +82,9 @@ def local_epoch(data: str, model: str, site: int, params: dict[str, Any]) -> dic
     from prismfl.rng import Key
 
     runtime.tune()
-    x, y = _images(data)
-    rows = slice(site * RECORDS, (site + 1) * RECORDS)
+    x, y = _records(data, site)
     noise = Key.seed(0).child("noise", site).noise()
-    door = PrivateRecords(Records(x[rows], y[rows]), declared=RECORDS, classes=10, noise=noise)
+    door = PrivateRecords(Records(x, y), declared=RECORDS, classes=10, noise=noise)
     classifier, _ = build(model, SHAPE, 10, key=Key.seed(0))
 
     def gradient(now: dict[str, Any], _: int) -> dict[str, Any]:

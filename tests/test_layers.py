@@ -18,7 +18,7 @@ LAYERS = (
     ("method",),
     ("models",),
     ("methods",),
-    ("rounds",),
+    ("rounds", "secure"),
     ("transcript",),
     ("config",),
     ("engines", "attacks", "metrics"),

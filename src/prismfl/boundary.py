@@ -16,6 +16,7 @@ from prismfl.errors import BoundaryError, UserError
 from prismfl.payloads import Items, Payload, decode, encode
 from prismfl.privacy import mechanisms
 from prismfl.privacy.cost import Cost, Relation
+from prismfl.privacy.secure_sum import Rules, noisy_steps
 from prismfl.rng import Key, NoiseStream
 
 CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
@@ -78,7 +79,8 @@ class PrivateRecords:
     """A metered door to one site's records.
 
     `declared` is the public number of units that sampling rates and denominators are computed from; the true number
-    never is. `classes` is the public number of classes.
+    never is. `classes` is the public number of classes. With `shared`, the one answer of a round holds only this
+    site's share of the noise: it may leave in a secure sum alone, and costs what that sum costs.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class PrivateRecords:
         relation: Relation = "add-remove",
         device: str = "cpu",
         allow_exact: bool = True,
+        shared: Rules | None = None,
     ) -> None:
         if declared < 1:
             raise UserError(f"Expected a declared number of records >= 1, got {declared}.")
@@ -99,6 +102,7 @@ class PrivateRecords:
             raise UserError(f"The privacy unit is '{unit}', but the records carry no such column.")
         self.declared, self.classes, self.unit, self.relation, self.device = declared, classes, unit, relation, device
         self.allow_exact = allow_exact
+        self._shared, self._answered = shared, False
         self.noise_source = noise.source
         self.meter = Meter(Cost.zero(unit=unit, relation=relation))
         self._noise = noise
@@ -120,9 +124,9 @@ class PrivateRecords:
         rate = 1.0 if batch is None else self.rate(batch)
         sample = self._sample(rate)
         total = self._clipped_sum(rows, sample, bound=bound, kind=kind)
-        answer = mechanisms.add_noise(total, bound=bound, sigma=sigma, stream=self._noise, kind=kind)
+        answer = self._with_noise(total, bound=bound, sigma=sigma, kind=kind)
         self._charge(sigma, rate=rate, kind=kind)
-        return answer.to(torch.float32)
+        return answer.to(self._width)
 
     def noisy_histogram(self, *, sigma: float) -> torch.Tensor:
         """Noisy number of units in each declared class."""
@@ -151,10 +155,10 @@ class PrivateRecords:
             )
             sums, moment = sums + more[0], moment + more[1]
         flat = torch.cat([sums.flatten(), mechanisms.triangle(moment)])
-        noisy = mechanisms.add_noise(flat, bound=bound, sigma=sigma, stream=self._noise)
+        noisy = self._with_noise(flat, bound=bound, sigma=sigma)
         self._charge(sigma, rate=1.0, kind="gaussian")
         matrix = mechanisms.from_triangle(noisy[sums.numel() :], second)
-        return noisy[: sums.numel()].reshape(sums.shape).float(), matrix.float()
+        return noisy[: sums.numel()].reshape(sums.shape).to(self._width), matrix.to(self._width)
 
     def noisy_gradient(
         self,
@@ -174,6 +178,7 @@ class PrivateRecords:
         `key`, a generator of its own.
         """
         refuse_cross_record_layers(loss.module)
+        self._refuse_shared("a gradient")
         rate = self.rate(batch)
         sample = self._sample(rate)
         inputs: tuple[torch.Tensor, ...] = (sample.x.to(self.device), sample.y.to(self.device))
@@ -198,6 +203,7 @@ class PrivateRecords:
 
         `declared` are the class sizes, public or already noised. The costs are combined when the block ends.
         """
+        self._refuse_shared("an answer by class")
         if len(declared) != self.classes:
             raise UserError(f"Expected {self.classes} declared class sizes, got {len(declared)}.")
         if self.unit != "record" or self.relation != "add-remove":
@@ -227,6 +233,26 @@ class PrivateRecords:
             raise BoundaryError("This method promises a guarantee and may not open the exact records.")
         self.meter.add(Cost.non_private(unit=self.unit, relation=self.relation))
         return Records(self._records.x.to(self.device), self._records.y.to(self.device), self._records.unit)
+
+    @property
+    def _width(self) -> torch.dtype:
+        # A share of a secure sum is a whole number of steps, which float32 cannot hold.
+        return torch.float32 if self._shared is None else torch.float64
+
+    def _with_noise(self, total: torch.Tensor, *, bound: float, sigma: float, kind: str = "gaussian") -> torch.Tensor:
+        rules = self._shared
+        if rules is None:
+            return mechanisms.add_noise(total, bound=bound, sigma=sigma, stream=self._noise, kind=kind)
+        if self._answered or (kind, bound, sigma) != ("gaussian", rules.bound, rules.sigma):
+            raise BoundaryError(
+                "A secure sum is one Gaussian answer, with the bound and the noise it was declared with."
+            )
+        self._answered = True
+        return torch.from_numpy(noisy_steps(rules, total.cpu().numpy(), self._noise)).double() * rules.grid
+
+    def _refuse_shared(self, what: str) -> None:
+        if self._shared is not None:
+            raise BoundaryError(f"A secure sum is one noisy sum; {what} cannot be part of it.")
 
     def _charge(self, sigma: float, *, rate: float, kind: str, times: int = 1) -> None:
         make = Cost.gaussian if kind == "gaussian" else Cost.laplace
@@ -304,6 +330,33 @@ class PrivateSum:
         self.meter.add(Cost.gaussian(sigma, rate=self.rate, unit="client", relation="add-remove"))
         parts = torch.split(noisy, [like[n].numel() for n in names])
         return {n: p.reshape(like[n].shape).to(torch.float32) for n, p in zip(names, parts)}
+
+
+class OpenedSum(PrivateSum):
+    """The hub's door to a secure sum: the clients have clipped and noised by themselves, the hub holds no single one.
+
+    `held` is the noise that is in the sum; charged is what was promised, which is never more.
+    """
+
+    def __init__(self, total: Items, *, declared: int, rules: Rules, held: float, source: str) -> None:
+        self.declared, self.rate, self.noise_source = declared, 1.0, source
+        self.meter = Meter(Cost.zero(unit="client", relation="add-remove"))
+        self._opened, self._rules, self._held = total, rules, held
+
+    def noisy(
+        self,
+        vector: Callable[[Items], Mapping[str, torch.Tensor]],
+        like: mechanisms.Params,
+        *,
+        bound: float,
+        sigma: float,
+    ) -> dict[str, torch.Tensor]:
+        """The opened sum. It was clipped and noised with the declared numbers; asking for others is refused."""
+        if (bound, sigma) != (self._rules.bound, self._held):
+            raise BoundaryError("A secure sum is read with the bound and the noise it was made with.")
+        self.meter.add(Cost.gaussian(self._rules.sigma, unit="client", relation="add-remove"))
+        values = vector(self._opened)
+        return {n: values[n].reshape(like[n].shape).to(torch.float32) for n in like}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from prismfl.errors import UserError
 
 
+class SecureConfig(BaseModel):
+    """Secure sums: what the server may read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quorum: int = Field(ge=2, description="the sum opens with at least so many sites; more than half of them")
+    colluding: int = Field(0, ge=0, description="so many sites may tell the server all they know")
+
+
 class RunConfig(BaseModel):
     """A run, as written in a TOML or YAML file or given on the command line. `settings` are the method's own."""
 
@@ -47,6 +56,7 @@ class RunConfig(BaseModel):
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
     out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
     start: str | None = Field(None, description="start from the model of this finished run (PRISM's, say)")
+    secure: SecureConfig | None = Field(None, description="the server reads only the sum over the sites: quorum")
     settings: dict[str, Any] = Field(default_factory=dict)
 
 

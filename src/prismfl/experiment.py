@@ -30,6 +30,7 @@ from prismfl.payloads import Payload, SyntheticSet
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
 from prismfl.rng import Key
 from prismfl.rounds import Host, Hub, Job, Memory, initial_state
@@ -283,7 +284,11 @@ def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tu
     task = task_of(config, dataset.spec, method, _public(config, dataset.spec, method, warn))
     for line in (*dataset.notices, *warnings_of(config, task, settings)):
         warn(line)
-    return Job(identity, method, settings, task, config.seed), dataset
+    return Job(identity, method, settings, task, config.seed, secrecy(config)), dataset
+
+
+def secrecy(config: RunConfig) -> Secrecy | None:
+    return None if config.secure is None else Secrecy(config.secure.quorum, config.secure.colluding)
 
 
 def _execute(
@@ -336,7 +341,6 @@ def open_hosts(
     ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
     plan = job.plan()
     client_level = job.method.guarantee == "client"
-    site_plan = Cost.non_private(job.task.unit, job.task.relation) if client_level else plan
     cap = None if config.cap is None else Cap(config.cap, config.delta, plan.unit, plan.relation)
     hosts = []
     for name, rows in zip(job.task.sites, parts):
@@ -345,7 +349,7 @@ def open_hosts(
         identity = ledger.dataset(
             f"{config.data}/{name}", records=_raw_records(records()), cap=None if client_level else cap
         )
-        ledger.reserve(job.run, identity, site_plan)
+        ledger.reserve(job.run, identity, job.site_plan())
         hosts.append(Host(name, records, ledger, identity, Memory(folder / "memory" / name)))
     if not client_level:
         return hosts, None

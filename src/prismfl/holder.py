@@ -115,7 +115,7 @@ class PrismSynthesizer:
         """`per_class` images of every declared class."""
         cfg = self.settings.model_copy(update={"images": per_class})
         task, release = self._job.task, self.release
-        enc, _, pooled = prism.read_releases(cfg, task, {SITE: release.items})
+        enc, pooled = prism.read_releases(cfg, task, {SITE: release.items})
         return SyntheticSet.of(*prism.synthesise(cfg, task, enc, pooled, Key.seed(seed).child("images")))
 
     def seeds(self, per_class: int, *, seed: int = 0) -> torch.Tensor:

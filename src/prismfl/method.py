@@ -95,6 +95,19 @@ class OwnSite:
     task: Task
 
 
+@dataclass(frozen=True)
+class Summed:
+    """The item of which the server needs only the sum over the sites: one clipped vector a site, one noise.
+
+    `tensors` are its parts that are summed; none means all of them.
+    """
+
+    item: str
+    bound: float
+    sigma: float
+    tensors: tuple[str, ...] = ()
+
+
 Shapes = Mapping[str, Mapping[str, tuple[str, tuple[int, ...]]]]  # item -> tensor -> (dtype, shape)
 Inbox = Mapping[str, Items]
 Init = Callable[[Any, Task, Key], Items]
@@ -113,7 +126,7 @@ class Method:
     after the last round and never sends anything. `model_at` says where the final model is; `predict` scores records
     with it where it is not the task's classifier. `pooled` methods run on all records in one place. `tiny` are
     settings under which the method runs in a second: the laws and audits use them. `advice` warns, from public numbers,
-    before anything is spent.
+    before anything is spent. `summed` says what a secure sum would add up, where the server needs no more than that.
     """
 
     name: str
@@ -135,6 +148,7 @@ class Method:
     kinds: tuple[str, ...] = ("image", "table")
     tiny: Mapping[str, Any] = field(default_factory=dict)
     advice: Callable[[Any, Task], list[str]] | None = None
+    summed: Callable[[Any, Task], Summed] | None = None
 
 
 __all__ = [
@@ -150,5 +164,6 @@ __all__ = [
     "Shapes",
     "Site",
     "State",
+    "Summed",
     "Task",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import torch
 
 from prismfl.atomic import write_atomically
 from prismfl.boundary import PrivateRecords, PrivateSum, Records, Release, make_release
-from prismfl.errors import BoundaryError, WireError
-from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Task
+from prismfl.errors import BoundaryError, UserError, WireError
+from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Summed, Task
 from prismfl.payloads import Items, Payload, SyntheticSet, decode, encode
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.secure_sum import Rules, Secrecy
 from prismfl.rng import Key
 
 
@@ -28,6 +30,11 @@ class Job:
     settings: Settings
     task: Task
     seed: int
+    secure: Secrecy | None = None
+
+    def __post_init__(self) -> None:
+        if self.secure is not None:
+            self.sum_rules(0)
 
     @property
     def key(self) -> Key:
@@ -39,6 +46,48 @@ class Job:
 
     def plan(self) -> Cost:
         return self.method.plan(self.settings, self.task)
+
+    def site_plan(self) -> Cost:
+        """What the run costs a site's own records, towards the server.
+
+        At client level that is no guarantee at all: the hub is trusted. In a secure sum one record moves its site's
+        clipped vector by at most twice the bound, so each round costs a record Gaussian noise of half the multiplier.
+        """
+        if self.method.guarantee != "client":
+            return self.plan()
+        if self.secure is None:
+            return Cost.non_private(self.task.unit, self.task.relation)
+        sigma, task = self.summed().sigma / 2, self.task
+        return Cost.gaussian(sigma, times=self.settings.rounds, unit=task.unit, relation=task.relation)
+
+    def summed(self) -> Summed:
+        """What a secure sum of this run adds up."""
+        if self.method.summed is None or self.method.guarantee is None:
+            raise UserError(
+                f"Method '{self.method.name}' needs more than a sum of its sites' statistics, so it has no secure sum; "
+                "prism, prism-head, prism-client and dp-fedavg-client have."
+            )
+        if self.task.participation < 1:
+            raise UserError(f"A secure sum asks every site: expected participation 1, got {self.task.participation}.")
+        found = self.method.summed(self.settings, self.task)
+        shapes = self.shapes[found.item]
+        return found if found.tensors else replace(found, tensors=tuple(sorted(shapes)))
+
+    def sum_rules(self, round: int) -> Rules:
+        """The rules of a round's secure sum, from public numbers alone."""
+        if self.secure is None:
+            raise BoundaryError("This run has no secure sums.")
+        found = self.summed()
+        shapes = self.shapes[found.item]
+        length = sum(math.prod(shapes[name][1]) for name in found.tensors)
+        return Rules.fit(
+            self.task.sites,
+            self.secure,
+            length=length,
+            bound=found.bound,
+            sigma=found.sigma,
+            label=f"{self.run}/{round}",
+        )
 
 
 class Memory:
@@ -91,10 +140,24 @@ def site_step(job: Job, state: State, host: Host, *, arrived: Sequence[str] = ()
     A release that was made before (the server asks again after a crash) is sent again as it was, for free.
     `arrived` are earlier releases that the server will not ask for again.
     """
+    if job.secure is not None:
+        raise BoundaryError("In a run with secure sums nothing leaves unmasked.")
     release_id = f"{job.run}/{host.name}/{state.round}"
     kept = host.ledger.outbox(release_id)
     if kept is not None:
         return kept
+    door, items, memory = ask_method(job, state, host)
+    release = make_release(door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round)
+    raw = release.encode()
+    host.memory.save(state.round, memory)
+    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
+    return raw
+
+
+def ask_method(
+    job: Job, state: State, host: Host, *, shared: Rules | None = None
+) -> tuple[PrivateRecords, Items, Items]:
+    """The method's part at a site: the door it went through, what is to leave and what is remembered."""
     door = PrivateRecords(
         host.records(),
         declared=job.task.records,
@@ -104,14 +167,11 @@ def site_step(job: Job, state: State, host: Host, *, arrived: Sequence[str] = ()
         relation=job.task.relation,
         device=job.task.device,
         allow_exact=host.allow_exact and job.method.guarantee != "site",
+        shared=shared,
     )
     site = Site(host.name, door, host.memory.load(state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))
-    release = make_release(door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round)
-    raw = release.encode()
-    host.memory.save(state.round, memory)
-    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
-    return raw
+    return door, items, memory
 
 
 def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
@@ -148,8 +208,16 @@ def labels_in_range(made: SyntheticSet, classes: int) -> bool:
     return made.y.ndim == 2 and bool((made.y >= 0).all())
 
 
-def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub | None = None) -> State:
-    """The server's whole part in a round. With a client-level guarantee it works behind the hub's own door."""
+def server_step(
+    job: Job,
+    state: State,
+    inbox: Mapping[str, Items],
+    *,
+    hub: Hub | None = None,
+    opened: Callable[[], PrivateSum] | None = None,
+) -> State:
+    """The server's whole part in a round. With a client-level guarantee it works behind the hub's own door, or behind
+    the one to an `opened` secure sum."""
     key = job.key.child("server", state.round)
     if job.method.guarantee != "client":
         items = job.method.server(job.settings, job.task, state, inbox, key)
@@ -160,9 +228,11 @@ def server_step(job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub 
     kept = hub.ledger.outbox(release_id)
     if kept is not None:
         return State(state.round + 1, decode(kept)[0])
-    door = PrivateSum(
-        inbox, declared=len(job.task.sites), noise=hub.noise_key(job, state.round).noise(), rate=job.task.participation
-    )
+    if opened is not None:
+        door = opened()
+    else:
+        noise = hub.noise_key(job, state.round).noise()
+        door = PrivateSum(inbox, declared=len(job.task.sites), noise=noise, rate=job.task.participation)
     items = job.method.server(job.settings, job.task, state, door, key)
     raw = encode(items, {"run": job.run, "round": state.round})
     hub.ledger.release(job.run, hub.dataset, release_id, cost=door.meter.cost, payload=raw)

@@ -126,3 +126,15 @@ def test_stored_public_sets(name: str, shape: tuple[int, int, int], count: int) 
 @needs_data
 def test_omniglot_is_white_on_black() -> None:
     assert load_public("omniglot", shape=(1, 28, 28), count=4840, key_seed=0).images.mean() < 0.3
+
+
+def test_a_set_of_larger_pictures_yields_sharp_crops_after_the_whole_ones() -> None:
+    whole = load_public("mnist-5k", shape=(1, 14, 14), count=4000, key_seed=3)
+    more = load_public("mnist-5k", shape=(1, 14, 14), count=4100, key_seed=3)
+    assert tuple(more.images.shape) == (4100, 1, 14, 14)
+    assert torch.equal(more.images[:4000], whole.images)
+    assert more.notices[-1] == "Public images 'mnist-5k': 4000 whole ones and 100 crops of them."
+    # Cut from the small images and enlarged, they would be blurred: neighbouring pixels would differ less.
+    whole_steps, crop_steps = ((p[..., 1:] - p[..., :-1]).abs().mean() for p in more.images.split([4000, 100]))
+    assert crop_steps > whole_steps
+    assert len({image.numpy().tobytes() for image in more.images[4000:]}) > 80

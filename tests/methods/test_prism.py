@@ -11,7 +11,7 @@ import torch
 from prismfl.boundary import PrivateRecords, Records
 from prismfl.method import Site, Task
 from prismfl.methods import prism, prism_local
-from prismfl.models.matching import match_images
+from prismfl.models.matching import match_images, moment_gap
 from prismfl.privacy import account, mechanisms
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records
@@ -82,7 +82,7 @@ def test_the_head_recovers_means_and_covariance_without_noise() -> None:
     torch.testing.assert_close(pooled.means, means, rtol=1e-3, atol=1e-4)
     lead = (z - means[y])[:, : plan.second]
     torch.testing.assert_close(pooled.within[:8, :8], lead.T @ lead / 600, rtol=1e-3, atol=1e-4)
-    head = prism.lda_head(cfg, plan, pooled)
+    head = prism.lda_head(cfg, pooled)
     assert float((prism.head_scores(enc, head, x).argmax(1) == y).float().mean()) > 0.9
 
 
@@ -188,3 +188,15 @@ def test_joined_exchanges_are_as_clear_as_one_release_of_the_whole_budget() -> N
 def test_a_budget_too_small_for_use_is_said_before_it_is_spent() -> None:
     assert prism.advice(CFG.model_copy(update={"sigma": 50.0}), TASK)
     assert prism.advice(CFG.model_copy(update={"sigma": 1.0}), replace(TASK, records=100_000)) == []
+
+
+def test_the_moment_gap_is_zero_for_whitened_classes_and_sees_a_shift_and_a_stretch() -> None:
+    labels = torch.arange(3).repeat_interleave(200)
+    z = torch.randn(600, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z = z.reshape(3, 200, 4) - z.reshape(3, 200, 4).mean(1, keepdim=True)
+    flat = z.reshape(600, 4)
+    flat = flat @ torch.linalg.inv(torch.linalg.cholesky(flat.T @ flat / 600)).T
+    assert moment_gap(flat, labels, classes=3) < 1e-12
+    shifted = flat + 0.5 * (labels == 1)[:, None]
+    assert moment_gap(shifted, labels, classes=3) == pytest.approx(4 * 0.25 / 3 + 16 * (0.25 / 3) ** 2 / 4, rel=1e-6)
+    assert moment_gap(2 * flat, labels, classes=3) == pytest.approx(9.0)

@@ -33,6 +33,9 @@ def init(
     schema: Annotated[str | None, typer.Option(help="Declared columns of a table.")] = None,
     part: Annotated[str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data.")] = None,
     approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
+    shared_noise: Annotated[
+        bool, typer.Option("--shared-noise", help="Secure sums may run here: each site adds a share of the noise.")
+    ] = False,
 ) -> None:
     """Make a site: its keys, and site.toml with what it allows."""
     from prismfl.config import validate
@@ -45,7 +48,8 @@ def init(
     known = [METHODS[m] for m in method if m in METHODS]
     given: dict[str, object] = {"name": name, "data": _absolute(data), "delta": delta, "unit": unit}
     given |= {"label": label, "schema_file": schema and _absolute(schema), "approval": approval, "methods": method}
-    given["releases"] = sorted({kind.kind for m in known for kind in m.leaves.values()})
+    kinds = {kind.kind for m in known for kind in m.leaves.values()} | ({"statistics"} if shared_noise else set())
+    given |= {"releases": sorted(kinds), "shared_noise": shared_noise}
     given["cap"] = cap if cap == "none" else _number(cap)
     if part is not None:
         first, _, second = part.partition("/")
@@ -125,7 +129,10 @@ def status(folder: Folder, fmt: Format = "table") -> None:
         "waiting": waiting,
         "ledger": spent,
     }
-    table = [{"what": key, "value": value} for key, value in found.items() if key != "ledger"]
+    lists = {
+        key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items() if value != spent
+    }
+    table = [{"what": key, "value": value} for key, value in lists.items()]
     table += [{"what": f"ledger, {key}", "value": value} for row in spent for key, value in row.items()]
     terminal.emit(found, fmt, lambda: simple_table(f"Site {config.name}", table))
 
@@ -185,13 +192,13 @@ def egress(folder: Folder, fmt: Format = "table") -> None:
     rows = EgressLog(folder).rows()
     short = [
         {
-            "time": row["time"],
-            "run": row["run"][:12],
+            "time": row["time"][:19].replace("T", " "),
+            "run": row["run"][:8],
             "round": row["round"] + 1,
             "what": row.get("word") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items()),
             "bytes": row.get("bytes", ""),
-            "digest": row.get("digest", "")[:12],
-            "cost": row.get("cost_words", ""),
+            "digest": row.get("digest", "")[:8],
+            "cost": row.get("cost_words", "").partition(";")[0],
             "again": "resent" if row.get("resend") else "",
         }
         for row in rows

@@ -46,7 +46,10 @@ def load_public(
     key_seed: int,
     data_dir: str | Path | None = None,
 ) -> Public:
-    """`count` different public images of `shape` (channels, height, width), chosen by `key_seed`."""
+    """`count` different public images of `shape` (channels, height, width), chosen by `key_seed`.
+
+    A named set whose pictures are larger than `shape` yields more than it has: sharp crops follow the whole ones.
+    """
     if count < 1:
         raise UserError(f"Expected at least one public image, got {count}.")
     if shape[0] not in (1, 3) or min(shape) < 1:
@@ -58,11 +61,13 @@ def load_public(
     if isinstance(name_or_path, Path) or (name not in public_names() and Path(name).is_dir()):
         return _folder(Path(name), shape, count, rng)
     pool = _named(name, data_directory(data_dir))
-    chosen = _choose(len(pool), count, rng, name)
+    room = min(pool.shape[2] - shape[1], pool.shape[3] - shape[2])
+    chosen = _choose(len(pool), min(count, len(pool)) if room > 0 else count, rng, name)
     images = pool[chosen].astype(np.float32)
     if pool.dtype == np.uint8:
         images /= 255
-    return _fit(images, shape, name)
+    fitted = _fit(images, shape, name)
+    return fitted if count <= len(pool) else _with_crops(fitted, images, count - len(pool), rng, name=name)
 
 
 def _drawn(name: str, shape: tuple[int, int, int], count: int, seed: int) -> Public:
@@ -149,3 +154,22 @@ def _fit(images: npt.NDArray[np.float32], shape: tuple[int, int, int], name: str
         notices.append(f"Public images '{name}' resized from {x.shape[2]}x{x.shape[3]} to {height}x{width}.")
         x = interpolate(x, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
     return Public(x.clamp_(0, 1).contiguous(), tuple(notices))
+
+
+def _with_crops(
+    fitted: Public, originals: npt.NDArray[np.float32], count: int, rng: np.random.Generator, *, name: str
+) -> Public:
+    """After the whole images, random square crops of the originals, no smaller than the asked size, half mirrored."""
+    import torch
+
+    _, channels, height, width = fitted.images.shape
+    full = min(originals.shape[2:])
+    draws = rng.random((count, 4))
+    parts = [fitted.images]
+    for i, (size, top, left, flip) in enumerate(draws):
+        side = round(max(height, width) + size * (full - max(height, width)))
+        a, b = (int(t * (s - side + 1)) for t, s in zip((top, left), originals.shape[2:]))
+        crop = originals[i % len(originals), :, a : a + side, b : b + side][None]
+        parts.append(_fit(crop[..., ::-1].copy() if flip < 0.5 else crop, (channels, height, width), name).images)
+    notice = f"Public images '{name}': {len(fitted.images)} whole ones and {count} crops of them."
+    return Public(torch.cat(parts), (*fitted.notices, notice))

@@ -53,6 +53,8 @@ def request_record(request: Request) -> RecordDict:
         "job": json.dumps(request.job, sort_keys=True),
         "round": str(request.round),
         "seconds": repr(request.seconds),
+        "turn": request.turn,
+        "told": request.told,
     }
     return pack(words, request.state)
 
@@ -65,7 +67,8 @@ def read_request(message: Message) -> Request:
     kind: Any = words["kind"]
     if kind not in ("hello", "round", "finish"):
         raise UserError("Expected a request of a known kind.")
-    return Request(kind, json.loads(words["job"]), int(words["round"]), float(words["seconds"]), body)
+    job, turn, told = json.loads(words["job"]), words["turn"], words["told"]
+    return Request(kind, job, int(words["round"]), float(words["seconds"]), body, turn, told)
 
 
 def read_answer(message: Message) -> Answer:

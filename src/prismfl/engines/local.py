@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from prismfl import secure
 from prismfl.boundary import Release
 from prismfl.method import State
 from prismfl.payloads import Payload, encode
@@ -39,11 +40,13 @@ def run(
     if state is None:
         state = initial_state(job)
         directory.save_state(state)
+    one_round = _round if job.secure is None else _secure_round
     while state.round < job.settings.rounds:
-        state = _round(
+        state = one_round(
             job, state, by_name, directory=directory, hub=hub, keep=keep, progress=progress, after_round=after_round
         )
     for host in hosts:
+        secure.forget(host)
         for release in _waiting(job, host, before=state.round):
             host.ledger.confirm(release)
     own = {}
@@ -82,6 +85,44 @@ def _round(
     progress(f"round {state.round + 1}, server", (state.round + 1) * len(chosen), job.settings.rounds * len(chosen))
     after = server_step(job, state, {name: release.items for name, release in inbox.items()}, hub=hub)
     directory.save_state(after)
+    if hub is not None:
+        hub.ledger.confirm(f"{job.run}/hub/{state.round}")
+    after_round(after, traffic)
+    return after
+
+
+def _secure_round(
+    job: Job,
+    state: State,
+    hosts: dict[str, Host],
+    *,
+    directory: RunDirectory,
+    hub: Hub | None,
+    keep: str,
+    progress: Progress,
+    after_round: AfterRound,
+) -> State:
+    """A round whose releases the server can read only as a sum; every turn's bytes are counted."""
+    whole = keep == "full" or (keep == "ends" and state.round in (0, job.settings.rounds - 1))
+    down = encode(state.items, {"round": state.round})
+    traffic = {"bytes_up": 0, "bytes_down": len(job.task.sites) * (len(down) if state.items else 0)}
+    answers: dict[str, dict[str, bytes]] = {}
+    for turn in secure.TURNS:
+        words, answers[turn] = secure.told(job, turn, answers), {}
+        for i, (name, told) in enumerate(words.items()):
+            progress(f"round {state.round + 1}, {turn} of {name}", state.round * len(words) + i, len(words))
+            arrived = _waiting(job, hosts[name], before=state.round - 1)
+            raw = secure.site_turn(job, state, hosts[name], turn=turn, told=told, arrived=arrived)
+            secure.check_answer(job, state, name, raw, turn=turn, answers=answers)
+            answers[turn][name] = raw
+            traffic["bytes_up"] += len(raw)
+            traffic["bytes_down"] += len(told)
+            if turn == "numbers":
+                _note(directory, state.round, name, "down", down, whole=whole and i == 0)
+                _note(directory, state.round, name, "up", raw, whole=whole)
+    after, opened = secure.secure_server_step(job, state, answers, hub=hub)
+    directory.save_state(after)
+    secure.note(directory.path, opened)
     if hub is not None:
         hub.ledger.confirm(f"{job.run}/hub/{state.round}")
     after_round(after, traffic)

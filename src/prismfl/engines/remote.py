@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from prismfl import secure
 from prismfl.atomic import write_atomically
+from prismfl.engines.inbox import Inbox, Raw
 from prismfl.errors import PrismError, WireError
 from prismfl.method import State
-from prismfl.payloads import Items, JsonDict, decode, encode
+from prismfl.payloads import JsonDict, encode
 from prismfl.rounds import Hub, Job, initial_state, participants, receive, server_step
 from prismfl.transcript import Message, RunDirectory, digest
 
 Kind = Literal["hello", "round", "finish"]
 CODE_LENGTH = 40
+TURNS_END_AT = (0.2, 0.4, 0.8, 1.0)
+"""When each turn of a secure sum ends, in parts of the round's deadline: keys, letters, numbers, shares."""
 
 
 class QuorumError(PrismError):
@@ -33,13 +38,18 @@ class QuorumError(PrismError):
 
 @dataclass(frozen=True)
 class Request:
-    """What the server asks of a site. `job` describes the run in public words, `state` is what it sends down."""
+    """What the server asks of a site. `job` describes the run in public words, `state` is what it sends down.
+
+    A round with secure sums is asked for in turns; `told` is what the other sites said in the turn before.
+    """
 
     kind: Kind
     job: JsonDict
     round: int = 0
     seconds: float = 0.0
     state: bytes = b""
+    turn: str = ""
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,39 +98,7 @@ class Fault:
     code: str
 
 
-class Inbox(Mapping[str, Items]):
-    """The releases of a round, on disk; each is read when it is used."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def put(self, site: str, raw: bytes) -> None:
-        write_atomically(self._path(site), raw)
-
-    def raw(self, site: str) -> bytes:
-        return self._path(site).read_bytes()
-
-    def clear(self) -> None:
-        for path in self.folder.glob("*"):
-            path.unlink()
-        if self.folder.exists():
-            self.folder.rmdir()
-
-    def __getitem__(self, site: str) -> Items:
-        if site not in set(self):
-            raise KeyError(site)
-        return decode(self.raw(site))[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(path.stem for path in self.folder.glob("*.safetensors")))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _path(self, site: str) -> Path:
-        return self.folder / f"{site}.safetensors"
-
-
+Check = Callable[[str, bytes], object]
 AfterRound = Callable[[State, dict[str, int]], None]
 Say = Callable[[str], None]
 
@@ -203,66 +181,115 @@ class Conductor:
     # A round
 
     def _round(self, state: State) -> State:
-        chosen = participants(self.job, state.round)
-        inbox = Inbox(self.directory.path / "inbox" / f"{state.round:04d}")
-        down = encode(state.items, {"round": state.round, "phase": state.phase})
-        pending = {site for site in chosen if not self._held(state, inbox, site)}
         for place in [place for place, name in self.greeted.items() if name not in self.roster]:
             del self.greeted[place]  # a refusal is asked again, once a round: people correct their site.toml
+        if self.job.secure is not None:
+            return self._secure_round(state)
+        chosen = participants(self.job, state.round)
+        inbox = Inbox(self._folder(state.round))
+        down = encode(state.items, {"round": state.round, "phase": state.phase})
+        pending = {site for site in chosen if not self._held(state, inbox, site)}
         request = Request("round", self.description, state.round, self.rules.deadline, down)
-        self._gather(state, inbox, pending, request)
-        for site in sorted(pending):
-            self._fault(state.round, site, "late" if site in self.roster else "absent")
-        need = min(self.rules.quorum, len(chosen))
-        if len(inbox) < need:
-            raise QuorumError(
-                f"Round {state.round + 1} has {len(inbox)} of {len(chosen)} releases after {self.rules.deadline:g} s, "
-                f"the quorum is {need}; the checkpoint of round {state.round} is kept, go on with --resume."
-            )
-        return self._close_round(state, inbox, down)
+        check = partial(receive, self.job, state)
+        self._gather(dict.fromkeys(pending, request), inbox, seconds=self.rules.deadline, check=check)
+        self._need(state, inbox, "releases", quorum=min(self.rules.quorum, len(chosen)), expected=len(chosen))
+        return self._close_round(state, inbox, down, lambda: server_step(self.job, state, inbox, hub=self.hub))
 
-    def _gather(self, state: State, inbox: Inbox, pending: set[str], request: Request) -> None:
+    def _need(self, state: State, inbox: Inbox, what: str, *, quorum: int, expected: int) -> None:
+        if len(inbox) < quorum:
+            raise QuorumError(
+                f"Round {state.round + 1} has {len(inbox)} of {expected} {what} after {self.rules.deadline:g} s, the "
+                f"quorum is {quorum}; the checkpoint of round {state.round} is kept, go on with --resume."
+            )
+
+    def _secure_round(self, state: State) -> State:
+        """A round in turns, of which the server can read only the sum. What a turn gave is closed on disk, so that a
+        killed server goes on with the same question."""
+        assert self.job.secure is not None
+        down = encode(state.items, {"round": state.round, "phase": state.phase})
+        empty = encode({}, {"round": state.round, "phase": state.phase})
+        answers: dict[str, Mapping[str, bytes]] = {}
+        start = self.clock()
+        for turn, share in zip(secure.TURNS, TURNS_END_AT):
+            box, words = Inbox(self._folder(state.round, turn)), secure.told(self.job, turn, answers)
+            closed = box.folder / "closed"
+            if not closed.exists():
+                # A turn that ran over its time leaves the next ones a tenth of the deadline each.
+                seconds = max(start + share * self.rules.deadline - self.clock(), 0.1 * self.rules.deadline)
+                body = down if turn == "numbers" else empty
+                requests = {
+                    site: Request("round", self.description, state.round, seconds, body, turn, told)
+                    for site, told in words.items()
+                    if site not in set(box)
+                }
+                check = partial(secure.check_answer, self.job, state, turn=turn, answers=dict(answers))
+                self._gather(requests, box, seconds=seconds, check=check)
+                self._need(state, box, f"{turn} of the secure sum", quorum=self.job.secure.quorum, expected=len(words))
+                write_atomically(closed, json.dumps(sorted(box)).encode())
+            answers[turn] = Raw(box, json.loads(closed.read_bytes()))
+        return self._close_round(
+            state, Inbox(self._folder(state.round, "numbers")), down, lambda: self._open(state, answers)
+        )
+
+    def _open(self, state: State, answers: secure.Answers) -> State:
+        after, opened = secure.secure_server_step(self.job, state, answers, hub=self.hub)
+        secure.note(self.directory.path, opened)
+        self.say(opened.line())
+        return after
+
+    def _folder(self, round: int, turn: str = "") -> Path:
+        return self.directory.path / "inbox" / (f"{round:04d}-{turn}" if turn else f"{round:04d}")
+
+    def _gather(self, requests: Mapping[str, Request], inbox: Inbox, *, seconds: float, check: Check) -> None:
+        """Ask every site and keep what passes the check, until all have answered or the time is over."""
+        if not requests:
+            return
+        first = next(iter(requests.values()))
+        round, pending = first.round, set(requests)
         start = self.clock()
         asked: dict[str, float] = {}
         again = False
-        while pending and self.clock() < start + self.rules.deadline:
+        while pending and self.clock() < start + seconds:
             self._greet()
-            if not again and self.clock() > start + self.rules.deadline / 2:
+            if not again and self.clock() > start + seconds / 2:
                 # A site that was restarted has lost the request; asking twice is free, the answer is the same bytes.
                 asked, again = {}, True
-            self._ask(pending, request, asked)
+            self._ask(pending, requests, asked)
             for place, asked_for, answer in self.post.collect():
                 if asked_for.kind == "hello":
-                    self._welcome(place, answer, state.round)
-                elif (asked_for.kind, asked_for.round) == ("round", state.round):
+                    self._welcome(place, answer, round)
+                elif (asked_for.kind, asked_for.round, asked_for.turn) == ("round", round, first.turn):
                     site = next((name for name, known in self.roster.items() if known == place), "")
                     if answer.kind == "lost":
                         asked[site] = self.clock() + self.rules.ask_again
                     elif site in pending:
                         pending.discard(site)
-                        self._take(state, inbox, site, answer)
+                        self._take(asked_for, inbox, site, answer, check)
             if pending:
                 self.sleep(self.rules.poll)
+        for site in sorted(pending):
+            self._fault(round, site, "late" if site in self.roster else "absent")
 
-    def _ask(self, pending: set[str], request: Request, asked: dict[str, float]) -> None:
+    def _ask(self, pending: set[str], requests: Mapping[str, Request], asked: dict[str, float]) -> None:
         now = self.clock()
         for site in sorted(pending & set(self.roster)):
             if now >= asked.get(site, now):
-                taken = self.post.send(self.roster[site], request)
+                taken = self.post.send(self.roster[site], requests[site])
                 asked[site] = float("inf") if taken else now + self.rules.ask_again
 
-    def _take(self, state: State, inbox: Inbox, site: str, answer: Answer) -> None:
+    def _take(self, asked: Request, inbox: Inbox, site: str, answer: Answer, check: Check) -> None:
         """One answer: a release that counts, a code, or something that only costs its sender the round."""
         if answer.kind == "release":
             try:
-                receive(self.job, state, site, answer.body)
+                check(site, answer.body)
             except WireError as error:
-                self._fault(state.round, site, error.code, str(error))
+                self._fault(asked.round, site, error.code, str(error))
             else:
                 inbox.put(site, answer.body)
-                self.say(f"round {state.round + 1}: {site} has sent {len(answer.body)} bytes")
+                what = f" ({asked.turn})" if asked.turn else ""
+                self.say(f"round {asked.round + 1}: {site} has sent {len(answer.body)} bytes{what}")
         else:
-            self._fault(state.round, site, answer.code or "malformed")
+            self._fault(asked.round, site, answer.code or "malformed")
 
     def _held(self, state: State, inbox: Inbox, site: str) -> bool:
         """Whether the release of a site is on disk, from before a crash, and still good."""
@@ -274,7 +301,7 @@ class Conductor:
             return False
         return True
 
-    def _close_round(self, state: State, inbox: Inbox, down: bytes) -> State:
+    def _close_round(self, state: State, inbox: Inbox, down: bytes, step: Callable[[], State]) -> State:
         whole = self.keep == "full" or (self.keep == "ends" and state.round in (0, self.job.settings.rounds - 1))
         traffic = {"bytes_up": 0, "bytes_down": 0}
         for i, site in enumerate(inbox):
@@ -284,12 +311,13 @@ class Conductor:
             traffic["bytes_up"] += len(raw)
             traffic["bytes_down"] += len(down) if state.items else 0
         self.counted = set(inbox)
-        after = server_step(self.job, state, inbox, hub=self.hub)
+        after = step()
         self.directory.save_state(after)
         if self.hub is not None:
             self.hub.ledger.confirm(f"{self.job.run}/hub/{state.round}")
         # The checkpoint before this one may still be needed, and with it the releases that led from it to here.
-        Inbox(inbox.folder.with_name(f"{state.round - 1:04d}")).clear()
+        for turn in ("", *secure.TURNS):
+            Inbox(self._folder(state.round - 1, turn)).clear()
         self.say(f"round {state.round + 1} of {self.job.settings.rounds} is done with {len(inbox)} sites")
         self.after_round(after, traffic)
         return after

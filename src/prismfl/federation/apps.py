@@ -46,7 +46,7 @@ def serve(grid: flower.Grid, context: flower.Context) -> None:
 
     config: RunConfig = validate(RunConfig, read(Path(str(told["config"]))), str(told["config"]))
     sites = [f"site-{i}" for i in range(config.sites)]
-    rules = Rules(config.sites, deadline=600.0, join=120.0, poll=0.1)
+    rules = Rules(config.sites, deadline=600.0, join=600.0, poll=0.1)
     directory = serving.prepare(Path(str(told["out"])), config, sites, rules=rules, evaluate=True)
     serving.serve(directory.path, flower.GridPost(grid, {}))
 

@@ -99,6 +99,8 @@ class Peer:
         spec, schema = declared(config)
         description = describe(config, spec, names, schema=schema)
         job = job_of(description)
+        if job.secure is not None:
+            raise UserError("A secure sum takes several turns through a server; bundles have one. Leave out `secure`.")
         if job.method.guarantee == "client":
             raise UserError(f"Method '{job.method.name}' needs a hub that all trust; peers have none.")
         path = folder / "runs" / job.run / "peer"

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -84,7 +84,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
     )
 
 
-def wait(process: subprocess.Popen[bytes]) -> int | None:
+def wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] = lambda: None) -> int | None:
     """The child's exit code, or None when we were asked to stop (the child is then stopped as well)."""
     stopped = False
 
@@ -95,6 +95,7 @@ def wait(process: subprocess.Popen[bytes]) -> int | None:
     before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not stopped and process.poll() is None:
+            meanwhile()
             time.sleep(0.2)
         if stopped:
             end(process)

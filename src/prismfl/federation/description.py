@@ -14,7 +14,7 @@ from prismfl.config import RunConfig, check, validate
 from prismfl.data import Schema, Spec, load_public
 from prismfl.data.schema_file import parse_schema
 from prismfl.errors import UserError
-from prismfl.experiment import find_method, resolve, task_of
+from prismfl.experiment import find_method, resolve, secrecy, task_of
 from prismfl.federation.names import RefusedError, check_name
 from prismfl.method import Settings
 from prismfl.payloads import JsonDict
@@ -66,14 +66,17 @@ def check_description(description: JsonDict) -> None:
         raise RefusedError("config-mismatch", "The run has no usable name.")
 
 
-def job_of(description: JsonDict) -> Job:
-    """The job that a description stands for; the same on the server and on every site."""
+def job_of(description: JsonDict, *, with_public: bool = True) -> Job:
+    """The job that a description stands for; the same on the server and on every site.
+
+    Public images take seconds to make; what asks for no computation on them can do without.
+    """
     check_description(description)
     config: RunConfig = validate(RunConfig, description["config"], "the run's config")
     method = find_method(config.method)
     spec = spec_of(description)
     public = None
-    if method.needs_public:
+    if method.needs_public and with_public:
         channels, height, width = spec.shape
         public = load_public(
             config.public or "procedural",
@@ -83,7 +86,7 @@ def job_of(description: JsonDict) -> Job:
         ).images
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]))
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
-    return Job(str(description["run"]), method, settings, task, config.seed)
+    return Job(str(description["run"]), method, settings, task, config.seed, secrecy(config))
 
 
 def spec_of(description: JsonDict) -> Spec:

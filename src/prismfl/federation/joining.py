@@ -88,6 +88,27 @@ def supernode_command(folder: Path, address: str, *, insecure: bool) -> list[str
     return [*command, "--host", "127.0.0.1", "--port", str(free_port())]
 
 
+def follow_log(log: Path, say: Say) -> Callable[[], None]:
+    """A function that repeats what is new in a log: what this site refused, and why, belongs on its terminal."""
+    seen = log.stat().st_size if log.exists() else 0
+
+    def look() -> None:
+        nonlocal seen
+        size = log.stat().st_size if log.exists() else 0
+        if size < seen:
+            seen = 0  # the log was rotated
+        if size > seen:
+            with log.open("rb") as file:
+                file.seek(seen)
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            seen += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                say(line)
+
+    return look
+
+
 def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int | None = None) -> None:
     """Be a site until told to stop: a SuperNode that is started again when it ends by itself."""
     folder = folder.resolve()
@@ -104,7 +125,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
         with (folder / "supernode.log").open("ab") as log:
             warm = spawn([sys.executable, "-m", "prismfl.federation.warm"], settings, log)
             process = spawn(supernode_command(folder, address, insecure=insecure), settings, log)
-            code = wait(process)
+            code = wait(process, follow_log(folder / "site.log", say))
             end(warm)
         if code is None:
             return

@@ -11,14 +11,14 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from prismfl import runtime
+from prismfl import runtime, secure
 from prismfl.atomic import write_atomically
 from prismfl.boundary import Records, Release
 from prismfl.data import DATASETS, Dataset, load, load_path, partition
@@ -29,8 +29,7 @@ from prismfl.federation.egress import Approvals, EgressLog
 from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, load_site
 from prismfl.method import State
-from prismfl.payloads import JsonDict, decode, encode
-from prismfl.privacy.cost import Cost
+from prismfl.payloads import JsonDict, Statistics, decode, encode
 from prismfl.privacy.ledger import Cap, Ledger
 from prismfl.rounds import Host, Job, Memory, adopt_step, site_step
 from prismfl.transcript import digest
@@ -83,10 +82,10 @@ class Office:
         self._admit(request.job)
         runtime.tune()
         if request.kind == "hello":
-            self._host(job_of(request.job), request.job)
+            self._host(job_of(request.job, with_public=False), request.job)
             self._egress.word(str(request.job["run"]), request.round, "ready")
             return Answer("ready", site=self.config.name)
-        job = job_of(request.job)
+        job = job_of(request.job, with_public=request.turn in ("", "numbers"))
         host = self._host(job, request.job)
         items, header = decode(request.state)
         state = State(int(header["round"]), items, str(header["phase"]))
@@ -95,7 +94,7 @@ class Office:
                 "config-mismatch", f"The state is of round {state.round}, the request of {request.round}."
             )
         if request.kind == "round":
-            return Answer("release", site=self.config.name, body=self._release(job, state, host, request.seconds))
+            return Answer("release", site=self.config.name, body=self._turn(job, state, host, request))
         self._finish(job, state, host)
         return Answer("done", site=self.config.name)
 
@@ -116,7 +115,13 @@ class Office:
             raise RefusedError("method-not-allowed", f"Method '{method}' is not in `methods` of site.toml.")
 
     def _allow_releases(self, job: Job) -> None:
-        kinds = {kind.kind for kind in job.method.leaves.values()}
+        secured = job.secure is not None
+        kinds = {Statistics.kind} if secured else {kind.kind for kind in job.method.leaves.values()}
+        if secured and not self.config.shared_noise:
+            raise RefusedError(
+                "shared-noise-not-allowed",
+                "A secure sum holds only a share of the noise from here; see `shared_noise`.",
+            )
         refused = sorted(kinds - set(self.config.releases))
         if refused:
             raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
@@ -134,9 +139,7 @@ class Office:
             dataset = str(json.loads(note.read_text())["dataset"])
         else:
             dataset = self._declare(ledger, job, load_records)
-            client_level = job.method.guarantee == "client"
-            plan = Cost.non_private(job.task.unit, job.task.relation) if client_level else job.plan()
-            ledger.reserve(job.run, dataset, plan)
+            ledger.reserve(job.run, dataset, job.site_plan())
             note_words = {"digest": description["digest"], "dataset": dataset, "description": description}
             write_atomically(note, json.dumps(note_words, indent=2, sort_keys=True).encode())
         deployed = self.config.noise == "operating-system"
@@ -195,9 +198,21 @@ class Office:
 
     # What leaves, and when
 
-    def _release(self, job: Job, state: State, host: Host, seconds: float) -> bytes:
+    def _turn(self, job: Job, state: State, host: Host, request: Request) -> bytes:
+        """A round's release, or this turn's answer where the run asks for secure sums."""
+        if request.turn not in (secure.TURNS if job.secure is not None else ("",)):
+            raise RefusedError("config-mismatch", f"The run does not have a turn '{request.turn[:20]}'.")
+        if job.secure is None:
+            return self._release(job, state, host, request.seconds, lambda: site_step(job, state, host))
+        answer = partial(secure.site_turn, job, state, host, turn=request.turn, told=request.told)
+        if request.turn == "numbers":
+            return self._release(job, state, host, request.seconds, answer)
+        self._egress.word(job.run, state.round, f"{request.turn} of a secure sum")
+        return answer()
+
+    def _release(self, job: Job, state: State, host: Host, seconds: float, make: Callable[[], bytes]) -> bytes:
         self._confirm(job, host, before=state.round - 1)
-        raw = self._sent_before(job, host, state.round) or site_step(job, state, host)
+        raw = self._sent_before(job, host, state.round) or make()
         release = Release.decode(raw)
         if self.config.approval:
             approvals = Approvals(self.folder)
@@ -233,6 +248,7 @@ class Office:
         own = adopt_step(job, state, host)
         if own:
             write_atomically(folder / "own.safetensors", encode(own, {"round": state.round}))
+        secure.forget(host)
         self._confirm(job, host, before=state.round)
         host.ledger.close(job.run)
         self._egress.word(job.run, state.round, "done")

@@ -37,6 +37,9 @@ class SiteConfig(BaseModel):
         description="kinds of release that may leave: weights, gradient, statistics, synthetic-set, synthesizer"
     )
     configs: list[str] = Field([], description="digests of the only run configs that may run here; empty allows any")
+    shared_noise: bool = Field(
+        False, description="whether secure sums may run here: this site adds a share of the noise, the others the rest"
+    )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'

@@ -93,6 +93,7 @@ def write_app(folder: Path) -> None:
 name = "prismfl-app"
 version = "{__version__}"
 description = "prismfl as a Flower app"
+license = "Apache-2.0"
 dependencies = []
 
 [tool.flwr.app]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from prismfl.method import DPSettings, Items, Method, PrivateSum, Shapes, Site, State, Task
+from prismfl.method import DPSettings, Items, Method, PrivateSum, Shapes, Site, State, Summed, Task
 from prismfl.methods import fedavg
 from prismfl.payloads import Gradient, Weights
 from prismfl.privacy.cost import Cost
@@ -36,6 +36,10 @@ def plan(cfg: Config, task: Task) -> Cost:
     return Cost.gaussian(cfg.noise, rate=task.participation, times=cfg.rounds, unit="client", relation="add-remove")
 
 
+def summed(cfg: Config, task: Task) -> Summed:
+    return Summed("update", bound=cfg.clip, sigma=cfg.noise)
+
+
 def shapes(cfg: Config, task: Task) -> Shapes:
     return {"update": fedavg.model_shapes(task)}
 
@@ -52,5 +56,6 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    summed=summed,
     tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

@@ -54,7 +54,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Settings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    return {"model": Weights(average([items["model"].tensors for _, items in sorted(inbox.items())]))}
+    return {"model": Weights(average(inbox[site]["model"].tensors for site in sorted(inbox)))}
 
 
 def plan(cfg: Settings, task: Task) -> Cost:

@@ -154,7 +154,7 @@ def size_of(shift: torch.Tensor, norm: str) -> torch.Tensor:
 
 
 def server(cfg: GradientSettings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    gradient = average([items["gradient"].tensors for _, items in sorted(inbox.items())])
+    gradient = average(inbox[site]["gradient"].tensors for site in sorted(inbox))
     model = state.items["model"].tensors
     if cfg.optimiser == "sgd":
         return {"model": Weights(step(model, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}

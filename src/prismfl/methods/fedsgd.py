@@ -32,7 +32,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    gradient = average([items["gradient"].tensors for _, items in sorted(inbox.items())])
+    gradient = average(inbox[site]["gradient"].tensors for site in sorted(inbox))
     return {"model": Weights(step(state.items["model"].tensors, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}
 
 

@@ -21,11 +21,12 @@ import torch
 from pydantic import Field
 from torch.nn import functional as F
 
-from prismfl.method import DPSettings, Inbox, Items, Method, Shapes, Site, State, Task
+from prismfl.errors import UserError
+from prismfl.method import DPSettings, Inbox, Items, Method, Shapes, Site, State, Summed, Task
 from prismfl.models.augment import affine, crops
 from prismfl.models.classifier import Params, build
 from prismfl.models.distil import balanced_weights, distil
-from prismfl.models.matching import match_images
+from prismfl.models.matching import Look, match_images, moment_gap
 from prismfl.models.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.models.random_nets import RandomNet, random_nets
 from prismfl.payloads import Statistics, SyntheticSet, Weights
@@ -76,6 +77,7 @@ class Config(HeadConfig):
     steps: int = Field(300, ge=0, description="matching steps")
     per_step: int = Field(4, ge=1, description="random networks asked a step")
     image_lr: float = Field(0.3, gt=0)
+    moments: float = Field(0.0, ge=0, description="weight of matching the released second moments as well")
     closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
     labels: Literal["hard", "half", "soft"] = Field(
         "hard", description="of synthetic images: their class, the head's opinion, or the mean of both"
@@ -290,15 +292,21 @@ def pool(
     return Pooled(count, means, nets, within, unreleased, level)
 
 
-def lda_head(cfg: HeadConfig, plan: Layout, pooled: Pooled) -> dict[str, torch.Tensor]:
-    """Linear discriminant from the released means; its covariance is the released one where that exists."""
+def whitening(cfg: HeadConfig, pooled: Pooled) -> torch.Tensor:
+    """The inverse root of the covariance within classes: the released one where that exists."""
     within = pooled.within.double()
     # Directions without a released covariance have the public one, and a ridge in units of a public feature's variance.
     within += torch.diag(cfg.ridge * pooled.unreleased.double())
     values, vectors = torch.linalg.eigh(within)
     floor = cfg.ridge * pooled.level + 1e-4 * float(values[-1])
-    precision = vectors @ torch.diag(1.0 / (values.clamp_min(0.0) + floor)) @ vectors.T
-    weight = (precision @ pooled.means.double().T).float()
+    root: torch.Tensor = vectors @ torch.diag((values.clamp_min(0.0) + floor).rsqrt()) @ vectors.T
+    return root
+
+
+def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
+    """Linear discriminant from the released means and covariance."""
+    root = whitening(cfg, pooled)
+    weight = (root @ (root @ pooled.means.double().T)).float()
     return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}
 
 
@@ -327,8 +335,20 @@ def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) 
             lr=cfg.image_lr,
             closeness=cfg.closeness,
             key=key.child("match"),
+            spread=_moments(cfg, enc, pooled, labels) if cfg.moments and cfg.covariance else None,
         )
     return (seeds.clamp(0, 1) * 255).round().to(torch.uint8), labels
+
+
+def _moments(cfg: Config, enc: Encoder, pooled: Pooled, labels: torch.Tensor) -> Look:
+    """The gap between images and release in means and covariance, seen as the head sees them: whitened."""
+    root, means = whitening(cfg, pooled).float().to(labels.device), pooled.means.to(labels.device)
+
+    def gap(images: torch.Tensor) -> torch.Tensor:
+        z = (enc.coordinates(images) - means[labels]) @ root
+        return cfg.moments * moment_gap(z, labels, classes=len(means))
+
+    return gap
 
 
 def public_seeds(task: Task, count: int, key: Key) -> torch.Tensor:
@@ -413,21 +433,31 @@ def client(cfg: HeadConfig, state: State, site: Site, key: Key) -> tuple[Items, 
     return {"statistics": leaves}, {"statistics": stays}
 
 
-def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, Layout, Pooled]:
-    """The pooled statistics of all sites, at the noise that the least informed of them has."""
+def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, Pooled]:
+    """The pooled statistics of all sites, at the noise that the least informed of them has.
+
+    A secure sum is one release of all sites together; it comes without an account of what was spent.
+    """
     enc = encoder(cfg, task)
     plan = layout(cfg, enc.rank)
     released = [items["statistics"].tensors for _, items in sorted(inbox.items())]
-    least = min(float(r["spent"]) for r in released)
+    least = min(float(r["spent"]) if "spent" in r else 1.0 for r in released)
+    sites = 1 if "spent" in released[0] else len(task.sites)
     noisiest = cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(max(least, 1e-6))})
-    return enc, plan, pool(noisiest, plan, released, enc, usual=task.records / len(task.classes))
+    return enc, pool(noisiest, plan, released, enc, usual=sites * task.records / len(task.classes))
+
+
+def summed(cfg: HeadConfig, task: Task) -> Summed:
+    if cfg.rounds != 1:
+        raise UserError(f"PRISM's secure sum is one exchange: expected rounds = 1, got {cfg.rounds}.")
+    return Summed("statistics", bound=1.0, sigma=cfg.noise, tensors=("moment", "sums"))
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     if state.round < cfg.rounds - 1:
         return {}
-    enc, plan, pooled = read_releases(cfg, task, inbox)
-    head = lda_head(cfg, plan, pooled)
+    enc, pooled = read_releases(cfg, task, inbox)
+    head = lda_head(cfg, pooled)
     x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
     params = train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
@@ -490,5 +520,6 @@ METHOD = Method(
     needs_public=True,
     kinds=("image",),
     advice=advice,
+    summed=summed,
     tiny={**TINY, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
 )

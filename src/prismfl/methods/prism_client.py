@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from prismfl.method import Items, Method, PrivateSum, Shapes, Site, State, Task
+from prismfl.method import Items, Method, PrivateSum, Shapes, Site, State, Summed, Task
 from prismfl.methods import prism
 from prismfl.payloads import Statistics, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
@@ -60,7 +60,7 @@ def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> 
     # The noise at the hub is that of one release whose records weigh clip * declared size.
     level = cfg.model_copy(update={"sigma": cfg.noise * cfg.clip * task.records})
     pooled = prism.pool(level, plan, [total], enc, usual=task.records * len(task.sites) / len(task.classes))
-    head = prism.lda_head(level, plan, pooled)
+    head = prism.lda_head(level, pooled)
     x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
     params = prism.train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
@@ -68,6 +68,10 @@ def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> 
 
 def plan(cfg: Config, task: Task) -> Cost:
     return Cost.gaussian(cfg.noise, rate=task.participation, times=cfg.rounds, unit="client", relation="add-remove")
+
+
+def summed(cfg: Config, task: Task) -> Summed:
+    return Summed("statistics", bound=cfg.clip, sigma=cfg.noise)
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
@@ -89,5 +93,6 @@ METHOD = Method(
     shapes=shapes,
     needs_public=True,
     kinds=("image",),
+    summed=summed,
     tiny=prism.METHOD.tiny,
 )

@@ -15,8 +15,8 @@ from prismfl.rng import Key
 
 
 def server(cfg: prism.HeadConfig, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    _, plan, pooled = prism.read_releases(cfg, task, inbox)
-    return {"model": Statistics(prism.lda_head(cfg, plan, pooled))}
+    _, pooled = prism.read_releases(cfg, task, inbox)
+    return {"model": Statistics(prism.lda_head(cfg, pooled))}
 
 
 def predict(cfg: prism.HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch.Tensor:
@@ -38,5 +38,6 @@ METHOD = Method(
     predict=predict,
     needs_public=True,
     kinds=("image",),
+    summed=prism.summed,
     tiny=prism.TINY,
 )

@@ -77,7 +77,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     enc = prism.encoder(own, task)
     plan = prism.layout(own, enc.rank)
     pooled = prism.pool(own, plan, [statistics.tensors], enc, usual=task.records / len(task.classes))
-    head = prism.lda_head(own, plan, pooled)
+    head = prism.lda_head(own, pooled)
     x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
     pictures = x.float() / 255.0
     soft = F.softmax(prism.head_scores(enc, head, pictures) / cfg.temperature, 1)

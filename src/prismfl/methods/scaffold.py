@@ -52,11 +52,11 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    replies = [items for _, items in sorted(inbox.items())]
-    change = average([items["control"].tensors for items in replies])
-    share = len(replies) / len(task.sites)
+    change = average(inbox[site]["control"].tensors for site in sorted(inbox))
+    share = len(inbox) / len(task.sites)
     control = {k: v + share * change[k] for k, v in state.items["control"].tensors.items()}
-    return {"model": Weights(average([items["model"].tensors for items in replies])), "control": Gradient(control)}
+    model = average(inbox[site]["model"].tensors for site in sorted(inbox))
+    return {"model": Weights(model), "control": Gradient(control)}
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:

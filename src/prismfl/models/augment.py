@@ -35,6 +35,8 @@ def shift_and_flip(x: torch.Tensor, generator: torch.Generator, *, shift: int = 
 
 def crops(images: torch.Tensor, *, least: float, generator: torch.Generator) -> torch.Tensor:
     """One random square crop of each image, at least `least` of its side, brought back to its size."""
+    if least == 1:
+        return images
     n = len(images)
     draws = torch.rand(n, 3, generator=generator, device=generator.device).to(images.device)
     size = least + (1 - least) * draws[:, 0]

@@ -25,12 +25,14 @@ def match_images(
     lr: float,
     closeness: float,
     key: Key,
+    spread: Look | None = None,
+    spread_every: int = 4,
 ) -> torch.Tensor:
     """Images like `seeds` whose mean answer to look k, over the images of class c, is close to targets[c, k].
 
     Each step asks a random few of the looks, so that the images cannot fool one network. The pixels are sigmoids of
     blurred parameters, which keeps out high-frequency patterns. `closeness` is the knob between "closer to public"
-    (large) and "more useful" (zero).
+    (large) and "more useful" (zero). `spread` is one more number to bring down, every few steps as it is dear.
     """
     generator, channels = key.torch(), seeds.shape[1]
     kernel = BLUR.to(seeds).expand(channels, 1, 3, 3)
@@ -44,8 +46,18 @@ def match_images(
         loss = closeness * (images - seeds).square().flatten(1).sum(1).mean()
         for k in torch.randperm(len(looks), generator=generator)[:per_step].tolist():
             loss = loss + (mean_of @ looks[k](images) - targets[:, k]).square().sum() / per_step
+        if spread is not None and i % spread_every == 0:
+            loss = loss + spread(images)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     with torch.no_grad():
         return torch.sigmoid(F.conv2d(F.pad(free, [1] * 4, mode="replicate"), kernel, groups=channels))
+
+
+def moment_gap(z: torch.Tensor, labels: torch.Tensor, *, classes: int) -> torch.Tensor:
+    """How far vectors are from mean zero in each class and from unit covariance over all of them."""
+    members = F.one_hot(labels, classes).to(z)
+    means = (members / members.sum(0).clamp_min(1.0)).T @ z
+    gap = z.T @ z / len(z) - torch.eye(z.shape[1], device=z.device)
+    return means.square().sum() / classes + gap.square().sum() / z.shape[1]

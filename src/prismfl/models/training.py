@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
@@ -29,9 +29,16 @@ def descend(params: Params, gradient: Callable[[Params, int], Params], *, steps:
     return params
 
 
-def average(models: Sequence[Mapping[str, torch.Tensor]]) -> Params:
-    """The unweighted mean: site sizes are private, so every site counts the same."""
-    return {k: torch.stack([m[k].to(torch.float64) for m in models]).mean(0).to(models[0][k]) for k in models[0]}
+def average(models: Iterable[Mapping[str, torch.Tensor]]) -> Params:
+    """The unweighted mean: site sizes are private, so every site counts the same. Holds one model at a time."""
+    total: Params = {}
+    kinds: dict[str, torch.dtype] = {}
+    count = 0
+    for model in models:
+        kinds = kinds or {k: v.dtype for k, v in model.items()}
+        total = {k: v.to(torch.float64, copy=True) if not count else total[k].add_(v) for k, v in model.items()}
+        count += 1
+    return {k: (v / count).to(kinds[k]) for k, v in total.items()}
 
 
 def fit(

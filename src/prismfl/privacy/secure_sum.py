@@ -21,27 +21,34 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from prismfl.errors import UserError, WireError
 from prismfl.privacy.cost import Cost, Relation
+from prismfl.privacy.masking import Vector, agree, derive, expand, join_secret, split_secret
 from prismfl.rng import NoiseStream
 
-PRIME = 2**521 - 1  # a field that holds any 32-byte secret
 MODULUS_BITS = 64
 SMALLEST_SHARE = 4.0
 """The least standard deviation of a noise share, in integer steps: above it a sum of discrete Gaussians cannot be
 told from a discrete Gaussian (the distance is below 10 n exp(-2 pi^2 s^2 / 2) < 1e-60)."""
-Vector = npt.NDArray[np.uint64]
+MOST_UNITS = 2.0**32
+"""More units than any site has: a sum above this many bounds is refused."""
 Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Secrecy:
+    """How a run asks for secure sums: nothing opens below the quorum, and `colluding` sites may talk to the server."""
+
+    quorum: int
+    colluding: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,27 @@ class Rules:
                 f"The sum of {n} sites may pass 2^{MODULUS_BITS - 2} steps; choose a grid above {self.grid:g}."
             )
 
+    @classmethod
+    def fit(
+        cls, sites: Sequence[str], secrecy: Secrecy, *, length: int, bound: float, sigma: float, label: str
+    ) -> Rules:
+        """Rules whose grid follows from public numbers: rounding adds at most a thousandth to a unit's norm, and a
+        noise share spans at least eight steps."""
+        grid = 1e-3 * bound / math.sqrt(length)
+        if sigma > 0 and secrecy.quorum > secrecy.colluding:
+            grid = min(grid, sigma * bound / math.sqrt(secrecy.quorum - secrecy.colluding) / 8.0)
+        return cls(
+            tuple(sites),
+            secrecy.quorum,
+            length,
+            bound,
+            sigma,
+            grid=2.0 ** math.floor(math.log2(grid)),
+            largest=MOST_UNITS * bound,
+            colluding=secrecy.colluding,
+            label=label,
+        )
+
     @property
     def share_deviation(self) -> float:
         """The standard deviation of one site's noise share, in integer steps."""
@@ -97,6 +125,11 @@ def noise_of(rules: Rules, present: int) -> float:
     """The noise multiplier that a sum over `present` sites holds towards server and colluding sites together."""
     honest = present - rules.colluding
     return rules.sigma * math.sqrt(honest / (rules.quorum - rules.colluding)) if present >= rules.quorum else 0.0
+
+
+def noise_in(rules: Rules, present: int) -> float:
+    """The noise multiplier that is really in a sum over `present` sites, for whoever reads it without help."""
+    return rules.sigma * math.sqrt(present / (rules.quorum - rules.colluding)) * rules.rounded_bound / rules.bound
 
 
 def naive_shortfall(rules: Rules, present: int) -> float:
@@ -125,54 +158,6 @@ def discrete_gaussian(deviation: float, count: int, stream: NoiseStream) -> Inte
     return np.concatenate(found)
 
 
-# Shamir's shares
-
-
-def split_secret(secret: bytes, holders: Sequence[str], quorum: int) -> dict[str, int]:
-    """A share for each holder; any `quorum` of them give the secret, fewer say nothing about it."""
-    coefficients = [int.from_bytes(secret, "big"), *(secrets.randbelow(PRIME) for _ in range(quorum - 1))]
-    return {name: _evaluate(coefficients, i + 1) for i, name in enumerate(holders)}
-
-
-def join_secret(shares: Mapping[str, int], holders: Sequence[str], quorum: int, size: int = 32) -> bytes:
-    """The secret behind at least `quorum` shares (Lagrange at zero)."""
-    if len(shares) < quorum:
-        raise UserError(f"{len(shares)} of {quorum} shares: the sum stays closed.")
-    points = [(holders.index(name) + 1, value) for name, value in sorted(shares.items())][:quorum]
-    total = 0
-    for i, (x, y) in enumerate(points):
-        top = bottom = 1
-        for j, (other, _) in enumerate(points):
-            if i != j:
-                top, bottom = top * -other % PRIME, bottom * (x - other) % PRIME
-        total = (total + y * top * pow(bottom, -1, PRIME)) % PRIME
-    if total >= 1 << (8 * size):
-        raise WireError("The shares do not fit together.")
-    return total.to_bytes(size, "big")
-
-
-def _evaluate(coefficients: Sequence[int], x: int) -> int:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * x + coefficient) % PRIME
-    return value
-
-
-# Masks
-
-
-def expand(key: bytes, length: int) -> Vector:
-    """A key as `length` numbers modulo 2^64: AES-256 in counter mode over zeros. A key is used once."""
-    stream = Cipher(algorithms.AES(key), modes.CTR(b"\0" * 16)).encryptor()
-    return np.frombuffer(stream.update(b"\0" * (8 * length)), dtype="<u8").astype(np.uint64)
-
-
-def agree(mine: X25519PrivateKey, theirs: bytes, purpose: str) -> bytes:
-    """The key that two sites share, for one purpose of one sum."""
-    shared = mine.exchange(X25519PublicKey.from_public_bytes(theirs))
-    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose.encode()).derive(shared)
-
-
 def pair_mask(rules: Rules, mine: X25519PrivateKey, theirs: bytes, *, me: str, other: str) -> Vector:
     """The mask between two sites: the one first in the alphabet adds it, the other one takes it away."""
     pair = "/".join(sorted((me, other)))
@@ -190,7 +175,7 @@ class PublicKeys:
 
 @dataclass
 class Party:
-    """A site's side of one sum."""
+    """A site's side of one sum. Asked the same thing again, it answers the same; `words` keep it over a restart."""
 
     rules: Rules
     name: str
@@ -198,8 +183,36 @@ class Party:
     _letter: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate, repr=False)
     _seed: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _keys: dict[str, PublicKeys] = field(default_factory=dict, repr=False)
+    _letters: dict[str, bytes] = field(default_factory=dict, repr=False)
     _held: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
-    _revealed: bool = False
+    _revealed: tuple[str, ...] = ()
+
+    def words(self) -> dict[str, Any]:
+        """Everything this party knows, secrets included: for the site's own disk."""
+        return {
+            "mask": self._mask.private_bytes_raw().hex(),
+            "letter": self._letter.private_bytes_raw().hex(),
+            "seed": self._seed.hex(),
+            "keys": {name: [k.mask.hex(), k.letter.hex()] for name, k in self._keys.items()},
+            "letters": {name: letter.hex() for name, letter in self._letters.items()},
+            "held": {name: [f"{seed:x}", f"{mask:x}"] for name, (seed, mask) in self._held.items()},
+            "revealed": list(self._revealed),
+        }
+
+    @classmethod
+    def from_words(cls, rules: Rules, name: str, words: Mapping[str, Any]) -> Party:
+        mask, letter = (X25519PrivateKey.from_private_bytes(bytes.fromhex(words[k])) for k in ("mask", "letter"))
+        return cls(
+            rules,
+            name,
+            mask,
+            letter,
+            bytes.fromhex(words["seed"]),
+            {n: PublicKeys(*(bytes.fromhex(k) for k in pair)) for n, pair in words["keys"].items()},
+            {n: bytes.fromhex(letter) for n, letter in words["letters"].items()},
+            {n: (int(seed, 16), int(mask, 16)) for n, (seed, mask) in words["held"].items()},
+            tuple(words["revealed"]),
+        )
 
     def keys(self) -> PublicKeys:
         return PublicKeys(_raw(self._mask), _raw(self._letter))
@@ -207,6 +220,10 @@ class Party:
     def shares(self, keys: Mapping[str, PublicKeys]) -> dict[str, bytes]:
         """Letters to the other sites, each with its share of this site's seed and of its mask key."""
         rules = self.rules
+        if self._keys:
+            if dict(keys) != self._keys:
+                raise UserError("Letters are written once: the keys are not those that this site was told before.")
+            return dict(self._letters)
         if len(keys) < rules.quorum or not set(keys) <= set(rules.sites) or keys.get(self.name) != self.keys():
             raise UserError(f"Expected the keys of at least {rules.quorum} known sites, got {len(keys)}.")
         if len({k.mask for k in keys.values()} | {k.letter for k in keys.values()}) != 2 * len(keys):
@@ -215,16 +232,21 @@ class Party:
         seeds = split_secret(self._seed, rules.sites, rules.quorum)
         masks = split_secret(self._mask.private_bytes_raw(), rules.sites, rules.quorum)
         self._held[self.name] = (seeds[self.name], masks[self.name])
-        return {other: self._seal(other, seeds[other], masks[other]) for other in keys if other != self.name}
+        others = [other for other in keys if other != self.name]
+        self._letters = {other: self._seal(other, seeds[other], masks[other]) for other in others}
+        return dict(self._letters)
 
-    def masked(self, letters: Mapping[str, bytes], values: npt.ArrayLike, noise: NoiseStream) -> Vector:
-        """This site's numbers on the grid, plus its noise share, plus all masks. Only with letters from a quorum."""
+    def masked(self, letters: Mapping[str, bytes], values: npt.ArrayLike, noise: NoiseStream | None) -> Vector:
+        """This site's numbers on the grid, plus its noise share, plus all masks. Only with letters from a quorum.
+
+        Without `noise` the numbers hold their share already.
+        """
         rules = self.rules
         for sender, letter in letters.items():
             self._held[sender] = self._open(sender, letter)
         if len(self._held) < rules.quorum:
             raise UserError(f"Letters from {len(self._held)} of {rules.quorum} sites: too few to take part.")
-        steps = on_grid(rules, values) + discrete_gaussian(rules.share_deviation, rules.length, noise)
+        steps = on_grid(rules, values) if noise is None else noisy_steps(rules, values, noise)
         total = steps.astype(np.uint64) + expand(self._own_mask_key(), rules.length)
         for other in sorted(set(self._held) - {self.name}):
             total = total + pair_mask(rules, self._mask, self._keys[other].mask, me=self.name, other=other)
@@ -232,11 +254,11 @@ class Party:
 
     def reveal(self, sent: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Shares for the server: of the seed of each site that sent numbers, of the mask key of each that did not."""
-        if self._revealed:
+        if self._revealed and self._revealed != tuple(sorted(sent)):
             raise UserError("Shares are revealed once: a second, different question would open a single site.")
         if len(set(sent)) < self.rules.quorum or not set(sent) <= set(self._held):
             raise UserError(f"Only {len(set(sent))} of {self.rules.quorum} sites sent numbers; nothing is revealed.")
-        self._revealed = True
+        self._revealed = tuple(sorted(sent))
         return {name: ("seed", seed) if name in sent else ("mask", mask) for name, (seed, mask) in self._held.items()}
 
     def _own_mask_key(self) -> bytes:
@@ -269,25 +291,26 @@ class Collector:
     rules: Rules
     keys: dict[str, PublicKeys] = field(default_factory=dict)
     took_part: tuple[str, ...] = ()
-    _numbers: dict[str, Vector] = field(default_factory=dict)
+    _sent: list[str] = field(default_factory=list)
+    _total: Vector = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     def take(self, site: str, masked: Vector) -> None:
         if site not in self.rules.sites or masked.dtype != np.uint64 or masked.shape != (self.rules.length,):
             raise WireError(f"Site '{site}' sent something other than {self.rules.length} masked numbers.")
-        if site in self._numbers:
+        if site in self._sent:
             raise WireError(f"Site '{site}' sent its numbers twice.")
-        self._numbers[site] = masked
+        self._total = masked.copy() if not self._sent else self._total + masked
+        self._sent.append(site)
 
     @property
     def sent(self) -> tuple[str, ...]:
-        return tuple(sorted(self._numbers))
+        return tuple(sorted(self._sent))
 
     def open(self, revealed: Mapping[str, Mapping[str, tuple[str, int]]]) -> npt.NDArray[np.float64]:
         """The sum, in the units of the sites, from the shares that a quorum has revealed."""
         rules = self.rules
-        total = np.zeros(rules.length, dtype=np.uint64)
+        total = self._total
         for site in self.sent:
-            total = total + self._numbers[site]
             seed = join_secret(self._shares(revealed, site, "seed"), rules.sites, rules.quorum)
             total = total - expand(own_mask_key(rules, seed), rules.length)
         for gone in sorted(set(self.took_part) - set(self.sent)):
@@ -305,8 +328,12 @@ class Collector:
 
 
 def own_mask_key(rules: Rules, seed: bytes) -> bytes:
-    info = f"prismfl own mask {rules.label}".encode()
-    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(seed)
+    return derive(seed, f"prismfl own mask {rules.label}")
+
+
+def noisy_steps(rules: Rules, values: npt.ArrayLike, noise: NoiseStream) -> Integers:
+    """A site's sum in integer steps, with its share of the noise."""
+    return on_grid(rules, values) + discrete_gaussian(rules.share_deviation, rules.length, noise)
 
 
 def on_grid(rules: Rules, values: npt.ArrayLike) -> Integers:

@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 
 from prismfl.errors import UserError, WireError
-from prismfl.federation.secure_sum import (
-    Collector,
-    Party,
-    PublicKeys,
-    Rules,
-    discrete_gaussian,
-    join_secret,
-    naive_shortfall,
-    noise_of,
-    split_secret,
-)
+from prismfl.privacy.masking import join_secret, split_secret
+from prismfl.privacy.secure_sum import Collector, Party, PublicKeys, Rules, discrete_gaussian, naive_shortfall, noise_of
 from prismfl.rng import Key
 
 SITES = ("a", "b", "c", "d", "e")
