@@ -104,6 +104,17 @@ def test_the_planner_shows_what_halving_epsilon_costs(inside: testclient.TestCli
     assert "epsilon" in wrong.json()["error"]
 
 
+def test_the_planner_scales_the_time_of_the_last_run_of_this_kind(inside: testclient.TestClient, folder: Path) -> None:
+    done = next(row for row in inside.get("/api/runs").json() if row["id"] == "a/done")
+    asked = {"method": done["method"], "data": done["data"], "epsilon": 2.0, "sites": 2, "records": 50}
+    once = inside.post("/api/plan", json={**asked, "settings": {"rounds": 2}}).json()["asked"]["hours"]
+    thrice = inside.post("/api/plan", json={**asked, "settings": {"rounds": 6}}).json()["asked"]["hours"]
+    assert once > 0
+    assert thrice == pytest.approx(3 * once)
+    other = inside.post("/api/plan", json={**asked, "method": "dp-fedprox"}).json()
+    assert other["asked"]["hours"] is None
+
+
 @pytest.mark.processes
 def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
     uvicorn = pytest.importorskip("uvicorn")

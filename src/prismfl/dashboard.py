@@ -69,7 +69,23 @@ def row_of(path: Path, root: Path) -> dict[str, Any]:
     }
 
 
-def planned(asked: dict[str, Any]) -> dict[str, Any]:
+def hours_like(root: Path, config: RunConfig, plan: experiment.Plan) -> float | None:
+    """How long the run may take here: the newest finished run of its method on its data, scaled to the asked work."""
+    for path in runs_below(root):
+        row = row_of(path, root)
+        if (row["status"], row.get("method"), row.get("data")) != ("finished", config.method, config.data):
+            continue
+        stored = RunDirectory.open(path).read_json("config.json")
+        kept = {k: v for k, v in stored.items() if k in RunConfig.model_fields}
+        before: RunConfig = validate(RunConfig, kept, str(path))
+        method = experiment.find_method(before.method)
+        records = experiment.task_of(before, experiment.spec_of(before), method).records
+        work = plan.rounds * config.sites * plan.records / (int(row["rounds"]) * before.sites * records)
+        return float(row["seconds"] or 0.0) * work / 3600
+    return None
+
+
+def planned(asked: dict[str, Any], root: Path) -> dict[str, Any]:
     """The plan at an epsilon and at half of it: what the stronger promise costs in noise."""
     config: RunConfig = validate(RunConfig, asked, "the planner")
     wanted = {"asked": config}
@@ -82,7 +98,7 @@ def planned(asked: dict[str, Any]) -> dict[str, Any]:
         batch = one.settings.get("batch", fields["batch"].default if "batch" in fields else plan.records)
         # Noise on a mean over a batch of records that all use up their bound.
         ratio = None if plan.sigma is None else plan.sigma / min(float(batch), float(plan.records))
-        answer[name] = {**plan.__dict__, "noise_to_signal": ratio}
+        answer[name] = {**plan.__dict__, "noise_to_signal": ratio, "hours": hours_like(root, one, plan)}
     return answer
 
 
@@ -141,7 +157,7 @@ def make_app(root: Path, token: str) -> FastAPI:
 
     @app.post("/api/plan", dependencies=inside)
     def plan(asked: dict[str, Any]) -> dict[str, Any]:
-        return planned(asked)
+        return planned(asked, root)
 
     @app.get("/report", dependencies=inside)
     def report(run: Annotated[list[str], fastapi.Query()]) -> HTMLResponse:

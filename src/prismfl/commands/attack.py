@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prismfl.commands import terminal
+from prismfl.commands.attack_inversion import NAMES as POPULATION
+from prismfl.commands.attack_inversion import attack_population
 from prismfl.commands.attack_membership import NAMES as MEMBERSHIP
 from prismfl.commands.attack_membership import attack_foreign, attack_members
 from prismfl.commands.terminal import Format
@@ -63,7 +65,8 @@ def attack(
             "--attack",
             "-a",
             help="On gradients: dlg, idlg, inverting. On members: membership (all of them), loss, gradient-norm, lira, "
-            "lira-offline, rmia, nearest, calibrated, domias, copies, decoder.",
+            "lira-offline, rmia, nearest, calibrated, domias, copies, decoder. On classes, columns, sites: inversion, "
+            "property.",
         ),
     ] = "dlg",
     adversary: Annotated[str, typer.Option(help="server, peer or outsider.")] = "server",
@@ -96,8 +99,16 @@ def attack(
         report = attack_members(path, attack, records=records, shadows=shadows, seed=seed)
         terminal.emit(report, fmt, lambda: simple_table(f"membership in {path}", report["rows"]))
         return
+    if attack in POPULATION:
+        report = attack_population(path, attack, records=records, seed=seed)
+        shown = [*report.get("rows", [])]
+        terminal.emit(report, fmt, lambda: simple_table(f"{attack} of {path}", shown) if shown else report["words"])
+        if shown:
+            terminal.say(report["words"])
+        return
     if attack not in ATTACKS:
-        raise UserError(f"Unknown attack '{attack}'; choose one of {', '.join((*ATTACKS, *MEMBERSHIP))}.")
+        known = (*ATTACKS, *MEMBERSHIP, *POPULATION)
+        raise UserError(f"Unknown attack '{attack}'; choose one of {', '.join(known)}.")
     asked = Options(attack, adversary, round, victims, restarts, iterations, known_labels, adaptive, seed)
     report = ATTACKS[attack](path, asked)
     if report.get("why_not") is not None:

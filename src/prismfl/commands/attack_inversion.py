@@ -1,0 +1,31 @@
+"""`prismfl attack RUN -a inversion|property`: what a model tells of a class or a hidden column, a release of a site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NAMES = ("inversion", "property")
+SITES = 12
+
+
+def attack_population(path: Path, name: str, *, records: int, seed: int) -> dict[str, Any]:
+    """One of the attacks above on a run; result and picture go to RUN/attacks/."""
+    from prismfl import runtime
+    from prismfl.audit.inversion import infer_property, invert
+    from prismfl.audit.reopen import reopen
+    from prismfl.report.pictures import grid, save_sheet
+
+    run = reopen(path)
+    runtime.tune(run.config.threads)
+    if name == "property":
+        found, picture = infer_property(run, sites=SITES, records=records, seed=seed), None
+    else:
+        found, picture = invert(run, records=records, seed=seed)
+    (path / "attacks").mkdir(exist_ok=True)
+    run.directory.write_json(f"attacks/{name}.json", found)
+    files = [path / "attacks" / f"{name}.json"]
+    if picture is not None:
+        files.append(path / "attacks" / f"{name}.png")
+        save_sheet(grid(picture, len(picture) // 2), files[-1])
+    return {"run": str(path), **found, "files": [str(f) for f in files]}
