@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_WAIT_POLICY = PASSIVE
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint clean reproduce-quick
 .DELETE_ON_ERROR:
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -23,6 +23,9 @@ test: $(VENV)/installed
 	@$(BIN)/ruff check src tests benchmarks reproduce
 	@$(BIN)/mypy
 	@$(BIN)/pytest
+
+reproduce-quick: $(VENV)/installed
+	@$(BIN)/python reproduce/fedlap/quick.py
 
 clean:
 	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache

@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 
 from prismfl import __version__
-from prismfl.commands import attack, audit, bundle, dashboard, demo, report, schema, server, site, synth, terminal
+from prismfl.commands import (
+    attack,
+    audit,
+    bundle,
+    dashboard,
+    demo,
+    figures,
+    report,
+    schema,
+    server,
+    site,
+    synth,
+    terminal,
+)
 from prismfl.commands.terminal import ConfigFile, Format, Sets
 from prismfl.errors import PrismError
 
@@ -263,6 +276,7 @@ def history(path: LedgerPath, fmt: Format = "table") -> None:
 
 app.command()(demo.demo)
 app.command()(report.report)
+app.command()(figures.figures)
 app.command()(audit.audit)
 app.command()(dashboard.dashboard)
 app.add_typer(server.app, name="server")

@@ -9,9 +9,17 @@ from prismfl.methods import (
     dp_fedavg,
     dp_fedavg_client,
     dp_fedprox,
+    dp_feta,
+    dp_gan,
+    dp_merf,
+    dpdm,
+    dsc,
     fedavg,
+    feddm,
     fedem,
     fedem_dp,
+    fedlap,
+    fedlap_dp,
     fedprox,
     fedsgd,
     local_only,
@@ -20,6 +28,7 @@ from prismfl.methods import (
     prism_client,
     prism_head,
     prism_local,
+    psg,
     scaffold,
     threedgl,
 )
@@ -41,9 +50,15 @@ METHODS: dict[str, Method] = {
         dp_fedprox,
         dp_fedavg_client,
         dp_central,
+        fedlap,
+        fedlap_dp,
         local_only,
         threedgl,
         ddp_vae,
+        dp_feta,
+        dpdm,
+        dp_merf,
+        dp_gan,
     )
 }
-METHODS |= {m.name: m for m in noisy_sgd.METHODS}
+METHODS |= {m.name: m for m in (*noisy_sgd.METHODS, dsc.METHOD, *psg.METHODS, *feddm.METHODS)}

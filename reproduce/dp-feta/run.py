@@ -1,0 +1,240 @@
+"""Reproduces the DP-FETA table: python reproduce/dp-feta/run.py [--only mnist dp-feta] [--out results.json].
+
+Each row is a run of the harness as `prismfl run` makes it. Finished rows are kept in the results file and are not run
+again; a row that was interrupted goes on from the last part of its training. Every row has the same compute: about 8
+minutes of one core. With `--sweep` the diffusion rows of MNIST are run at other lengths, to see where the order turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl import experiment, runtime
+from prismfl.boundary import PrivateRecords, Records
+from prismfl.data import load
+from prismfl.methods import dp_feta
+from prismfl.metrics.fidelity import Features, fidelity, learn_features
+from prismfl.payloads import SyntheticSet
+from prismfl.privacy import account
+from prismfl.report.pictures import save_grid
+from prismfl.rng import Key
+from prismfl.transcript import RunDirectory
+
+HERE = Path(__file__).parent
+COMPARED = 2000
+PUBLISHED = {  # accuracy in percent at epsilon 1 and 10: benchmark re-runs, days on a GPU
+    ("dp-feta", "mnist"): {1: 95.6, 10: 98.1},
+    ("dp-feta", "fashion-mnist"): {1: 81.7, 10: 87.3},
+    ("dpdm", "mnist"): {1: 89.2, 10: 97.7},
+    ("dpdm", "fashion-mnist"): {1: 76.4, 10: 85.6},
+    ("dp-merf", "mnist"): {1: 80.3, 10: 81.3},
+    ("dp-merf", "fashion-mnist"): {1: 62.2, 10: 62.2},
+}
+SAME = {"samples": 6000, "train_steps": 600}
+DIFFUSION = {**SAME, "width": 16, "batch": 1024, "draws": 4, "rounds": 6, "steps": 60, "lr": 1.5e-3}
+EASY = {"aggregate": "bucket", "buckets": 12, "queries": 2, "query_rate": 1.0, "query_factor": 14, "warm_steps": 1500}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dp-feta": {**DIFFUSION, **EASY},
+    # The warm-up's time goes to more DP-SGD steps.
+    "dpdm": {**DIFFUSION, "steps": 75, "lr": 3e-3},
+    "dp-merf": {**SAME, "steps": 1000},
+    "dp-gan": {**SAME, "steps": 1200, "batch": 512},
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Every cell of the table, most wanted first."""
+    cells: list[dict[str, Any]] = []
+
+    def add(data: str, method: str, epsilon: float, *, sites: int = 1, split: str = "iid", **more: Any) -> None:
+        settings = {**SETTINGS[method], **more}
+        cells.append(
+            {"data": data, "method": method, "epsilon": epsilon, "sites": sites, "split": split, "model": "convnet:32",
+             "settings": settings}
+        )  # fmt: skip
+
+    for data in ("mnist", "fashion-mnist"):
+        add(data, "dp-merf", 1)
+    for data in ("mnist", "fashion-mnist"):
+        for epsilon in (1, 10):
+            add(data, "dp-feta", epsilon)
+            add(data, "dpdm", epsilon)
+    for data in ("mnist", "fashion-mnist"):
+        add(data, "dp-merf", 10)
+        add(data, "dp-gan", 1)
+        add(data, "dp-gan", 10)
+    for split in ("fedlap", "iid"):
+        add("mnist", "dp-merf", 1, sites=5, split=split)
+        # The rows' compute, divided among the sites; the first round adds up their central images.
+        divided = {"rounds": 3, "batch": 200, "warm_steps": 300, "buckets": 4}
+        add("mnist", "dp-feta", 1, sites=5, split=split, easy="pooled", **divided)
+        add("mnist", "dpdm", 1, sites=5, split=split, rounds=2, steps=75, batch=200)
+    return cells
+
+
+def sweep() -> list[dict[str, Any]]:
+    """Shorter and longer diffusion rows on MNIST at epsilon 1."""
+    found = []
+    for method, steps in (("dp-feta", 1), ("dp-feta", 20), ("dp-feta", 240), ("dpdm", 25), ("dpdm", 300)):
+        settings = {**SETTINGS[method], "steps": steps}
+        found.append({"data": "mnist", "method": method, "epsilon": 1, "sites": 1, "split": "iid",
+                      "model": "convnet:32", "settings": settings})  # fmt: skip
+    return found
+
+
+def name_of(cell: dict[str, Any]) -> str:
+    words = [cell["data"], cell["method"], f"eps{cell['epsilon']:g}", f"sites{cell['sites']}", cell["split"]]
+    if cell["settings"]["steps"] != next((c for c in rows() if _same(c, cell)), cell)["settings"]["steps"]:
+        words.append(f"steps{cell['settings']['steps']}")
+    return " ".join(words)
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[k] == other[k] for k in ("data", "method", "epsilon", "sites", "split"))
+
+
+@lru_cache(maxsize=2)
+def features_of(data: str) -> Features:
+    found = load(data)
+    return learn_features(found.x_train[:20_000], found.y_train[:20_000], classes=10, key=Key.seed(0), epochs=2)
+
+
+class Bar:
+    """One line a round: what was spent, how fast, how long still."""
+
+    def __init__(self, cell: dict[str, Any]) -> None:
+        self.cell, self.started, self.first = cell, time.process_time(), -1
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.first = done if self.first < 0 else self.first
+        passed, fresh = time.process_time() - self.started, done - self.first
+        left = f"{passed / fresh * (total - done) / 60:.1f} CPU min left" if fresh else "starting"
+        print(f"  {what} ({done} of {total}): {self.spent(done, total)}{left}", flush=True)
+
+    def spent(self, done: int, total: int) -> str:
+        if self.cell["method"] not in ("dp-feta", "dpdm"):
+            return ""
+        config = experiment.configure({**self.cell, "seed": 0})
+        method = experiment.find_method(config.method)
+        task = experiment.task_of(config, experiment.spec_of(config), method)
+        cfg = experiment.resolve(config, task, method)
+        assert isinstance(cfg, dp_feta.Config)
+        round = done * cfg.rounds // max(1, total)
+        epsilon = account.epsilon(dp_feta.spent(cfg, task, round), task.delta) if round else 0.0
+        steps = cfg.part(round - 1).stop - cfg.part(self.first * cfg.rounds // total - 1).stop if round else 0
+        pace = steps * cfg.batch * len(task.sites) / max(1e-9, time.process_time() - self.started)
+        return f"epsilon {epsilon:.3f} of {self.cell['epsilon']:g}, {pace:.0f} images/s, "
+
+
+def run_cell(cell: dict[str, Any], folder: Path, pictures: Path) -> dict[str, Any]:
+    started, resumed = time.process_time(), (folder / "config.json").exists()
+    if resumed:
+        result = experiment.resume(folder, progress=Bar(cell)).as_dict()
+    else:
+        config = experiment.configure({**cell, "seed": 0, "out": str(folder)})
+        result = experiment.run(config, progress=Bar(cell)).as_dict()
+    minutes = (time.process_time() - started) / 60
+    del result["run_dir"]
+    made = np.load(folder / "gen" / "gen.npz")
+    x = torch.from_numpy(made["x"]).float()
+    measure = features_of(cell["data"])
+    close = fidelity(measure, real=load(cell["data"]).x_test[:COMPARED], made=x[:COMPARED])
+    show(cell, folder, pictures)
+    return {
+        "name": name_of(cell), "cpu_minutes": round(minutes, 1), "resumed": resumed,
+        "settings": cell["settings"], **result,
+        "fidelity": {k: round(v, 4) for k, v in close.as_dict().items()}, "features": measure.name,
+    }  # fmt: skip
+
+
+def show(cell: dict[str, Any], folder: Path, pictures: Path) -> None:
+    """Small pictures: the samples, how they grew, and the central images."""
+    name = name_of(cell).replace(" ", "_")
+    if cell["sites"] > 1:
+        return
+    shutil.copy(folder / "gen" / "sample.png", pictures / f"{name}.png")
+    state = RunDirectory.open(folder).load_state()
+    history = state.items.get("history") if state else None
+    if isinstance(history, SyntheticSet) and cell["data"] == "mnist":
+        save_grid(history.x, history.hard_y, pictures / f"{name}_history.png", classes=tuple("0123456789"), columns=12)
+    if cell["method"] == "dp-feta":
+        save_central(cell, pictures / f"{name}_central.png")
+
+
+def save_central(cell: dict[str, Any], path: Path) -> None:
+    """The run's own central images: the same first questions with the same simulated noise."""
+    config = experiment.configure({**cell, "seed": 0})
+    method = experiment.find_method(config.method)
+    task = experiment.task_of(config, experiment.spec_of(config), method)
+    cfg = experiment.resolve(config, task, method)
+    assert isinstance(cfg, dp_feta.Config)
+    data = load(cell["data"])
+    noise = Key.seed(0).child("noise", "site-0", 0).noise()
+    door = PrivateRecords(Records(data.x_train, data.y_train), declared=task.records, classes=10, noise=noise)
+    central = dp_feta.central_of(cfg, task)
+    x, y = central.images(central.ask(door))
+    save_grid(x, y, path, classes=data.spec.classes)
+
+
+def gap(cell: dict[str, Any], accuracy: float) -> str:
+    known = PUBLISHED.get((cell["method"], cell["data"]), {}).get(cell["epsilon"])
+    return "" if known is None or cell["sites"] > 1 else f", published {known} ({accuracy - known:+.1f})"
+
+
+def table(done: list[dict[str, Any]]) -> str:
+    """The results as Markdown."""
+    head = "| data | method | epsilon | sites | accuracy | published | distance | precision | recall | coverage | min |"
+    lines = [head, "|---" * 11 + "|"]
+    for row in done:
+        words, close = row["name"].split(), row["fidelity"]
+        known = PUBLISHED.get((row["method"], row["data"]), {}).get(int(words[2][3:])) if row["sites"] == 1 else None
+        sites = "1" if row["sites"] == 1 else f"{row['sites']} {row['split']}"
+        method = " ".join([row["method"], *words[5:]])
+        gained = "" if known is None else f"{known} ({row['accuracy'] - known:+.1f})"
+        lines.append(
+            f"| {row['data']} | {method} | {words[2][3:]} | {sites} | {row['accuracy']:.1f} | {gained} | "
+            f"{close['frechet']:.1f} | {close['precision']:.2f} | {close['recall']:.2f} | {close['coverage']:.2f} | "
+            f"{row['cpu_minutes']:.1f}{'+' if row.get('resumed') else ''} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], help="words that a row must contain, e.g. mnist dp-feta eps1")
+    parser.add_argument("--sweep", action="store_true", help="other lengths of training instead of the table")
+    parser.add_argument("--table", action="store_true", help="print the results as Markdown and run nothing")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--runs", type=Path, default=Path("runs/dp-feta"), help="run directories, to resume from")
+    args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(args.out.read_text())))
+        return
+    runtime.tune()
+    for cell in sweep() if args.sweep else rows():
+        name = name_of(cell)
+        done = json.loads(args.out.read_text()) if args.out.exists() else []
+        if not set(args.only) <= set(name.split()) or any(row["name"] == name for row in done):
+            continue
+        print(name, flush=True)
+        row = run_cell(cell, args.runs / name.replace(" ", "_"), HERE)
+        done = [*(json.loads(args.out.read_text()) if args.out.exists() else []), row]
+        args.out.write_text(json.dumps(done, indent=1) + "\n")
+        print(
+            f"{name}: {row['accuracy']:.2f} %{gap(cell, row['accuracy'])}, distance {row['fidelity']['frechet']:.1f}, "
+            f"{row['cpu_minutes']:.1f} CPU min",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
