@@ -18,7 +18,8 @@ TARGETS = {
 
 
 def main() -> None:
-    rows = [row for path in sorted(HERE.glob("results_[cfim]*.json")) for row in json.loads(path.read_text())]
+    files = [path for path in sorted(HERE.glob("results_*.json")) if path.stem != "results_ablation"]
+    rows = [row for path in files for row in json.loads(path.read_text())]
     groups = defaultdict(list)
     for row in rows:
         groups[row["data"], row["split"], row["sites"], row["method"], round(row["epsilon"], 1)].append(row)
