@@ -184,4 +184,6 @@ def auditable(method: Method) -> str | None:
     """Why a method cannot be audited with canaries, or None."""
     if not method.leaves:
         return "nothing leaves a site"
+    if method.guarantee is None and not any(issubclass(kind, (Gradient, Weights)) for kind in method.leaves.values()):
+        return "it claims nothing, and what leaves is no function of a gradient that canaries could be told from"
     return None
