@@ -26,6 +26,8 @@ EVERYTHING = {"batch": None, "sgd_batch": None, "rate": 1.0}
 WIDE = {"networks": 8, "network_width": 8, "network_features": 64, "atoms": 32, "rank": 128, "covariance": 16}
 SHARP: dict[str, dict[str, Any]] = {
     "dp-fedavg-client": {"clip": 0.05},
+    "dp-gan": {"width": 16},
+    "dp-merf": {"features": 2000},
     "prism": WIDE,
     "prism-head": WIDE,
     "prism-client": WIDE,
