@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from prismfl import experiment
 from prismfl.cli import app
 from prismfl.config import RunConfig
+from prismfl.methods import METHODS
 
 CSV_SCHEMA = """
 label = "ill"
@@ -53,6 +54,7 @@ def fedavg(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_class_images_of_a_trained_model_look_like_their_classes(fedavg: Path) -> None:
     found = attack(fedavg, "inversion")
     assert found["right"] >= 7
+    assert found["control"]["right"] >= 7
     assert [row["class"] for row in found["rows"]] == list("0123456789")
     assert (fedavg / "attacks/inversion.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((fedavg / "attacks/inversion.json").read_text())["right"] == found["right"]
@@ -67,6 +69,7 @@ def test_a_site_rich_in_a_class_shows_in_exact_weights_and_not_through_heavy_noi
     )
     found = attack(hidden, "property")
     assert 0.1 < found["rows"][0]["AUC"] < 0.9
+    assert found["rows"][0]["control"] > 0.95
     assert "does not promise" in found["words"]
 
 
@@ -93,3 +96,12 @@ def test_a_hidden_column_of_a_table(tmp_path: Path) -> None:
     assert [row["column"] for row in found["rows"]] == ["smokes"]
     assert abs(found["rows"][0]["advantage"]) < 0.25
     assert "control" in found["rows"][0]
+
+
+def test_statistics_of_a_site_tell_its_property_and_a_closed_form_head_no_image(tmp_path: Path) -> None:
+    tiny = METHODS["prism-head"].tiny
+    run = made(
+        tmp_path / "head", "prism-head", public="procedural", public_count=200, epsilon=50.0, settings=dict(tiny)
+    )
+    assert attack(run, "property")["rows"][0]["AUC"] > 0.9
+    assert attack(run, "inversion")["words"].startswith("does not apply: the model that leaves is no network")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ Found = dict[str, Any]
 CLASS_WORDS = (
     "An image of what a class has in common. No promise of differential privacy covers that, and none is broken."
 )
+CONTROL_RECORDS = 2000
 ROW_WORDS = "Members against others: only a gap between them would be about a record rather than about the population."
 
 
@@ -41,6 +43,14 @@ def invert(run: Reopened, *, records: int, seed: int) -> tuple[Found, torch.Tens
             "words": f"does not apply: {reason}",
         }, None
     key = Key.seed(seed).child("inversion")
+    if len(run.job.task.shape) == 3 and run.job.method.predict is not None:
+        reason = "the model that leaves is no network that an image could be improved by"
+        return {
+            "attack": "inversion",
+            "kind": "inversion",
+            "applies": False,
+            "words": f"does not apply: {reason}",
+        }, None
     if len(run.job.task.shape) == 3:
         return _class_images(run, key)
     return _attributes(run, records, key), None
@@ -48,8 +58,13 @@ def invert(run: Reopened, *, records: int, seed: int) -> tuple[Found, torch.Tens
 
 def _class_images(run: Reopened, key: Key) -> tuple[Found, torch.Tensor]:
     task, data, predict = run.job.task, run.dataset, run.predict()
+    plain, weights = build("logreg", task.shape, len(task.classes), key=key)
+    few = slice(0, CONTROL_RECORDS)
+    weights = fit(
+        plain, weights, x=data.x_train[few], y=data.y_train[few], epochs=20, batch=50, lr=0.1, key=key.child("control")
+    )
     means = torch.stack([data.x_test[data.y_test == c].mean(0) for c in range(len(task.classes))])
-    rows, images = [], []
+    rows, images, control = [], [], 0
     for c, name in enumerate(task.classes):
         image = inversion.class_image(lambda x: predict(run.state.items, x), task.shape, c, key=key.child(c)).cpu()
         like = inversion.likeness(image, means)
@@ -57,9 +72,12 @@ def _class_images(run: Reopened, key: Key) -> tuple[Found, torch.Tensor]:
             {"class": name, "likeness": round(float(like[c]), 3), "most like": task.classes[int(like.argmax())]}
         )
         images.append(image)
+        seen = inversion.class_image(lambda x: plain.logits(weights, x), task.shape, c, key=key.child(c))
+        control += int(inversion.likeness(seen, means).argmax() == c)
     right = sum(row["class"] == row["most like"] for row in rows)
     words = f"{right} of {len(rows)} images look most like their class. {CLASS_WORDS}"
     found = {"attack": "inversion", "kind": "inversion", "rows": rows, "right": right, "words": words}
+    found["control"] = {"right": control}
     return found, torch.cat([torch.stack(images), means])
 
 
@@ -116,23 +134,34 @@ def infer_property(run: Reopened, *, sites: int, records: int, seed: int) -> Fou
     data, key = run.dataset, Key.seed(seed).child("property")
     size = min(records, run.job.task.records, len(data.y_test) // 2)
     train, test = Records(data.x_train, data.y_train), Records(data.x_test, data.y_test)
-    with_it, without, rich, plain = (
-        torch.stack(
-            [_release(run, _site(pool, size, rich, key.child(name, i)), key.child(name, i)) for i in range(sites)]
-        )
+    groups = [
+        [(_site(pool, size, rich, key.child(name, i)), key.child(name, i)) for i in range(sites)]
         for name, pool, rich in (("a", test, True), ("b", test, False), ("c", train, True), ("d", train, False))
-    )
-    scores = inversion.property_scores(with_it, without, torch.cat([rich, plain]))
-    area = auc(scores[:sites], scores[sites:])
+    ]
+    area = _told([[_release(run, *made) for made in group] for group in groups])
+    control = _told([[_exact(records, len(run.job.task.classes)) for records, _ in group] for group in groups])
     low, high = auc_interval(area, sites, sites)
     name = run.job.task.classes[0]
     return {
         "attack": "property",
         "kind": "property",
         "rows": [{"property": f"half of the records are '{name}'", "sites": 2 * sites, "records": size,
-                  "AUC": round(area, 3), "from": round(low, 3), "to": round(high, 3)}],
+                  "AUC": round(area, 3), "from": round(low, 3), "to": round(high, 3), "control": round(control, 3)}],
         "words": f"AUC {area:.2f} ({low:.2f} to {high:.2f}) for a site rich in '{name}'. {inversion.NOT_PROMISED}",
     }  # fmt: skip
+
+
+def _told(groups: list[list[torch.Tensor]]) -> float:
+    """AUC of telling victims with the property from those without, by the attacker's own examples of both."""
+    with_it, without, rich, plain = (torch.stack(group) for group in groups)
+    scores = inversion.property_scores(with_it, without, torch.cat([rich, plain]))
+    return auc(scores[: len(rich)], scores[len(rich) :])
+
+
+def _exact(records: Records, classes: int) -> torch.Tensor:
+    """The control's release: exact class shares and the mean record."""
+    shares = torch.bincount(records.y, minlength=classes).double() / len(records)
+    return torch.cat([shares, records.x.double().mean(0).flatten()])
 
 
 def _site(pool: Records, size: int, rich: bool, key: Key) -> Records:
@@ -148,6 +177,8 @@ def _site(pool: Records, size: int, rich: bool, key: Key) -> Records:
 def _release(run: Reopened, records: Records, key: Key) -> torch.Tensor:
     """All numbers of a site's first release, as one row."""
     job, task = run.job, run.job.task
+    if job.method.needs_public:
+        task = replace(task, public=run.public)
     door = PrivateRecords(
         records,
         declared=len(records),
