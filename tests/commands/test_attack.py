@@ -49,6 +49,7 @@ def test_dlg_on_a_run_of_fedsgd_writes_table_and_picture(fedsgd):
     assert result.exit_code == 0
     assert [row["site"] for row in report["rows"]] == ["site-0", "site-1"]
     assert sum(row["recovered"] for row in report["rows"]) == 2
+    assert report["words"].startswith("2 of 2 attacked records found by the server, mean SSIM ")
     assert json.loads((fedsgd / "attacks/dlg-server.json").read_text())["rows"] == report["rows"]
     assert (fedsgd / "attacks/dlg-server.png").read_bytes().startswith(b"\x89PNG")
 

@@ -137,8 +137,17 @@ def invert_gradients(path: Path, asked: Options) -> dict[str, Any]:
         return {**report, "why_not": view.why_not}
     effort = _effort(job, asked)
     rows, pictures = _invert(directory, job, config, view=view, asked=asked, effort=effort)
+    report["words"] = _words(rows, asked.adversary)
     files = _save(directory, asked, {**report, "rows": rows}, pictures)
     return {**report, "rows": rows, "files": files}
+
+
+def _words(rows: list[dict[str, Any]], adversary: str) -> str:
+    """The line that a report shows."""
+    found, records = sum(row.get("recovered", 0) for row in rows), sum(row.get("records", 0) for row in rows)
+    likeness = [row["ssim"] for row in rows if isinstance(row.get("ssim"), float)]
+    alike = f", mean SSIM {sum(likeness) / len(likeness):.2f}" if likeness else ""
+    return f"{found} of {records} attacked records found by the {adversary}{alike}"
 
 
 ATTACKS: dict[str, Callable[[Path, Options], dict[str, Any]]] = {
