@@ -249,7 +249,20 @@ def _decoder(s: Suite, name: str) -> Found:
             best[rows.numpy()] = np.maximum(best[rows.numpy()], scores)
     best = np.where(np.isfinite(best), best, best[np.isfinite(best)].min(initial=0.0))
     members = int((keep < c.members).sum())
-    return judged(name, best[:members], best[members:], s.cost, delta=s.task.delta, control=None)
+    control = _decoder_control(x[:members][:CONTROL_RECORDS], x[members:], s.key.child("memory"))
+    return judged(name, best[:members], best[members:], s.cost, delta=s.task.delta, control=control)
+
+
+def _decoder_control(known: torch.Tensor, others: torch.Tensor, key: Key, *, latent: int = 16) -> float:
+    """The same search of a decoder that knows records by heart: each code gives the one whose mark it is nearest to."""
+    marks = torch.nn.functional.normalize(torch.randn(len(known), latent, generator=key.torch()), dim=1)
+
+    def decode(codes: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(30.0 * torch.nn.functional.normalize(codes, dim=1) @ marks.T, 1)
+        return weights @ known.flatten(1)
+
+    scores = set_attacks.decoder_scores(torch.cat([known, others]), decode, latent=latent, key=key.child("search"))
+    return auc(scores[: len(known)], scores[len(known) :])
 
 
 ATTACKS: dict[str, tuple[str, Callable[[Suite, str], Found]]] = {
