@@ -332,6 +332,26 @@ class PrivateSum:
         return {n: p.reshape(like[n].shape).to(torch.float32) for n, p in zip(names, parts)}
 
 
+class PrivateShare:
+    """A client's own door into a secure sum of a client-level method: its whole vector, clipped and noised once.
+
+    The method saw the exact records, but only the clipped vector leaves, masked, with this site's share of the noise. A
+    record can turn that vector into any other of the bound, so it moves the sum by at most twice the bound.
+    """
+
+    def __init__(self, rules: Rules, noise: NoiseStream, *, unit: str, relation: Relation) -> None:
+        self.noise_source, self.meter = noise.source, Meter(Cost.zero(unit=unit, relation=relation))
+        self._rules, self._noise = rules, noise
+
+    def noisy(self, vector: torch.Tensor) -> torch.Tensor:
+        """The vector on the sum's grid, with the share of the noise."""
+        rules = self._rules
+        steps = noisy_steps(rules, mechanisms.clip_rows(vector[None], rules.bound)[0].numpy(), self._noise)
+        zero = self.meter.cost
+        self.meter.add(Cost.gaussian(rules.sigma / 2, unit=zero.unit, relation=zero.relation))
+        return torch.from_numpy(steps).double() * rules.grid
+
+
 class OpenedSum(PrivateSum):
     """The hub's door to a secure sum: the clients have clipped and noised by themselves, the hub holds no single one.
 
@@ -391,7 +411,13 @@ class Release:
 
 
 def make_release(
-    door: PrivateRecords, items: Items, *, leaves: Mapping[str, type[Payload]], run: str, site: str, round: int
+    door: PrivateRecords | PrivateShare,
+    items: Items,
+    *,
+    leaves: Mapping[str, type[Payload]],
+    run: str,
+    site: str,
+    round: int,
 ) -> Release:
     """The one place where a release is made: exactly the declared items, at the meter's reading."""
     if set(items) != set(leaves):

@@ -21,13 +21,11 @@ import numpy as np
 import torch
 
 from prismfl.atomic import write_atomically
-from prismfl.boundary import OpenedSum, Release, make_release
+from prismfl.boundary import OpenedSum, PrivateRecords, PrivateShare, Release, make_release
 from prismfl.errors import WireError
 from prismfl.method import DPSettings, State
 from prismfl.payloads import Items, Payload, Statistics
-from prismfl.privacy.cost import Cost
 from prismfl.privacy.masking import Vector
-from prismfl.privacy.mechanisms import clip_rows
 from prismfl.privacy.secure_sum import Collector, Party, PublicKeys, Rules, naive_shortfall, noise_in, noise_of
 from prismfl.rounds import Host, Hub, Job, ask_method, server_step
 
@@ -99,19 +97,16 @@ def _numbers(job: Job, state: State, host: Host, *, party: Party, told: str, arr
     at_site = job.method.guarantee == "site"
     door, items, memory = ask_method(job, state, host, shared=party.rules if at_site else None)
     vector = _flat(job, items)
-    if at_site:  # the door has put the answer on the grid and added this site's share of the noise
-        masked = party.masked(letters, vector.numpy(), None)
-    else:
+    charged: PrivateRecords | PrivateShare = door
+    if not at_site:
         noise = host.noise_key(job, state.round).child("share").noise()
-        masked = party.masked(letters, clip_rows(vector[None], party.rules.bound)[0].numpy(), noise)
+        charged = PrivateShare(party.rules, noise, unit=job.task.unit, relation=job.task.relation)
+        vector = charged.noisy(vector)
+    masked = party.masked(letters, vector.numpy(), None)
     write_atomically(_place(host, state.round), _dump(party.words()))
     sealed = {ITEM: Statistics({ITEM: torch.from_numpy(masked.view(np.int64).copy())})}
     leaves: dict[str, type[Payload]] = {ITEM: Statistics}
-    release = make_release(door, sealed, leaves=leaves, run=job.run, site=host.name, round=state.round)
-    if not at_site:
-        # The door was opened for the exact records, but what leaves is clipped, noised with the others and masked.
-        task, half = job.task, party.rules.sigma / 2
-        release = replace(release, cost=Cost.gaussian(half, unit=task.unit, relation=task.relation))
+    release = make_release(charged, sealed, leaves=leaves, run=job.run, site=host.name, round=state.round)
     raw = release.encode()
     host.memory.save(state.round, memory)
     host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
