@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from prismfl import experiment
 from prismfl.audit.dossier import dossier
+from prismfl.audit.reopen import reopen
 from prismfl.config import RunConfig, validate
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
@@ -75,12 +76,13 @@ def hours_like(root: Path, config: RunConfig, plan: experiment.Plan) -> float | 
         row = row_of(path, root)
         if (row["status"], row.get("method"), row.get("data")) != ("finished", config.method, config.data):
             continue
-        stored = RunDirectory.open(path).read_json("config.json")
-        kept = {k: v for k, v in stored.items() if k in RunConfig.model_fields}
-        before: RunConfig = validate(RunConfig, kept, str(path))
-        method = experiment.find_method(before.method)
-        records = experiment.task_of(before, experiment.spec_of(before), method).records
-        work = plan.rounds * config.sites * plan.records / (int(row["rounds"]) * before.sites * records)
+        before = reopen(path)
+        work = (
+            plan.rounds
+            * config.sites
+            * plan.records
+            / (int(row["rounds"]) * before.config.sites * before.job.task.records)
+        )
         return float(row["seconds"] or 0.0) * work / 3600
     return None
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from prismfl.errors import UserError
 from prismfl.method import Items, Method, Site, State
 from prismfl.methods import fedavg, psg
-from prismfl.methods.fedlap_dp import classes_of, first_images, init, labels_of, shapes
+from prismfl.methods.fedlap_dp import classes_of, first_images, init, labels_of, sealed_images, shapes
 from prismfl.models.classifier import build
 from prismfl.models.landscape import Matcher
 from prismfl.models.training import step
@@ -47,7 +47,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
                     x[own] -= cfg.image_lr * velocity[own]
             for _ in range(cfg.model_steps):
                 params = step(params, matcher.gradient(params, x, y), cfg.lr)
-    return {"images": SyntheticSet.of(x, y)}, {}
+    return {"images": sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)}, {}
 
 
 METHOD = Method(

@@ -23,7 +23,18 @@ from torch.nn import functional as F
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
 from prismfl.methods import fedavg
-from prismfl.methods.fedlap_dp import Declared, advice, after, classes_of, first_images, init, labels_of, pool, shapes
+from prismfl.methods.fedlap_dp import (
+    Declared,
+    advice,
+    after,
+    classes_of,
+    first_images,
+    init,
+    labels_of,
+    pool,
+    sealed_images,
+    shapes,
+)
 from prismfl.models.classifier import Classifier, Params, build
 from prismfl.models.landscape import Matcher, walk
 from prismfl.models.training import cosine
@@ -98,7 +109,7 @@ def matched(cfg: Matching, state: State, site: Site, key: Key, *, look: Look, me
             gradient = torch.autograd.grad((mine - wanted)[known].square().sum(), leaf)[0]
             velocity = cfg.momentum * velocity + gradient
             x = x - cfg.image_lr * velocity
-    return {"images": SyntheticSet.of(x, y)}
+    return {"images": sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)}
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:

@@ -79,7 +79,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     x, _ = approximate(
         matcher, start, x=x, y=y, target=target, schedule=schedule, views=lambda: draw(cfg.augment, augmentation)
     )
-    made = fedlap_dp.sealed_images(cfg, x, y, site=site.name, round=state.round)
+    made = fedlap_dp.sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)
     found = {"radius": torch.tensor([measured_radius(cfg, matcher, start, made, records, round=state.round)])}
     if cfg.criterion == "calibrated":
         real = matcher.gradient(start, records.x[: cfg.radius_records], records.y[: cfg.radius_records])

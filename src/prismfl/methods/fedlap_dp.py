@@ -157,14 +157,14 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
         views=lambda: draw(cfg.augment, augmentation),
     )
     site.records.forfeit(sigma=cfg.noise, times=schedule.queries - asked, batch=cfg.batch)
-    made = sealed_images(cfg, x, y, site=site.name, round=state.round)
+    made = sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)
     return {"images": made}, {"images": made}
 
 
-def sealed_images(cfg: Landscape, x: torch.Tensor, y: torch.Tensor, *, site: str, round: int) -> SyntheticSet:
+def sealed_images(x: torch.Tensor, y: torch.Tensor, *, image_lr: float, site: str, round: int) -> SyntheticSet:
     if not bool(torch.isfinite(x).all()):
         raise BoundaryError(
-            f"Images of {site} in round {round + 1} are not finite at image_lr {cfg.image_lr:g}; nothing was sent. "
+            f"Images of {site} in round {round + 1} are not finite at image_lr {image_lr:g}; nothing was sent. "
             "Use a smaller image_lr (or lr)."
         )
     return SyntheticSet.of(x, y)

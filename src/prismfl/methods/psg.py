@@ -17,7 +17,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
-from prismfl.methods.fedlap_dp import Declared, advice, first_images, init, labels_of, pool, shapes
+from prismfl.methods.fedlap_dp import Declared, advice, first_images, init, labels_of, pool, sealed_images, shapes
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Matcher, Schedule, approximate
 from prismfl.models.training import fit
@@ -80,7 +80,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
             ),
             schedule=cfg.schedule(),
         )
-    return {"images": SyntheticSet.of(x, y)}, {}
+    return {"images": sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)}, {}
 
 
 def server(cfg: OneShot, task: Task, state: State, inbox: Inbox, key: Key) -> Items:

@@ -15,9 +15,9 @@ import torch
 from torch.nn import functional as F
 
 from prismfl.boundary import PrivateRecords
+from prismfl.models.generators import CLEAR
 from prismfl.rng import Key
 
-CLEAR = 3.0  # a count stands out of the noise when it is over so many of its standard deviations
 FAINT = 0.15  # and its picture when the noise on a pixel, on average, is below this
 COARSE = 4  # side of the public patterns that tell buckets apart
 

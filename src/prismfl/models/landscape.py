@@ -15,9 +15,9 @@ from torch import nn
 
 from prismfl.models import double_backward
 from prismfl.models.classifier import Classifier, Params
+from prismfl.models.siamese import View
 from prismfl.models.training import step
 
-View = Callable[[torch.Tensor], torch.Tensor]
 Target = Callable[[Params, View | None], Mapping[str, torch.Tensor]]
 TINY = 1e-6
 
