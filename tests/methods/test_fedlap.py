@@ -359,10 +359,10 @@ def test_a_radius_that_allows_no_step_is_said() -> None:
         fedlap_dp.server(cfg, TASK, state, {"site-0": sent}, KEY)
 
 
-@pytest.mark.parametrize("method", ["fedlap", "fedlap-dp", "feddm", "feddm-dp", "psg-sites"])
+@pytest.mark.parametrize("method", ["fedlap", "fedlap-dp", "feddm", "psg-sites"])
 def test_images_that_blow_up_are_not_sent(method: str, tmp_path: Path) -> None:
     world = make_world(make_job(method, settings={"image_lr": 1e38}), tmp_path)
-    with pytest.raises(BoundaryError, match=r"site-0 in round [12] are not finite at image_lr 1e\+38; nothing was sent"):
+    with pytest.raises(BoundaryError, match=r"site-0 in round 1 are not finite at image_lr 1e\+38; nothing was sent"):
         world.run()
     assert world.releases == []
     assert all(host.ledger.charges() == [] for host in world.hosts)
