@@ -34,10 +34,10 @@ def killed(process: subprocess.Popen[bytes]) -> None:
 
 
 class Soak:
-    def __init__(self, root: Path, rounds: int, seed: int) -> None:
-        self.chance, self.rounds = random.Random(seed), rounds
+    def __init__(self, root: Path, *, rounds: int, seed: int, kills: float) -> None:
+        self.chance, self.rounds, self.kill_rate = random.Random(seed), rounds, kills
         self.federation = Federation(root)
-        self.federation.configure(quorum=2, deadline=90.0)
+        self.federation.configure(quorum=2, deadline=60.0)
         run = root / "run.toml"
         run.write_text(run.read_text().replace("rounds = 3", f"rounds = {rounds}").replace("steps = 2", "steps = 1"))
         for name in NAMES:
@@ -55,7 +55,7 @@ class Soak:
             if server.poll() is not None:
                 self.ended[server.returncode] += 1
                 server = self.federation.prismfl("server", "start", "server", "--resume")
-            elif done > calm and self.chance.random() < 0.4:
+            elif done > calm and self.chance.random() < self.kill_rate:
                 time.sleep(self.chance.uniform(0.0, 5.0))
                 victim = self.chance.choice(["server", *NAMES])
                 killed(server if victim == "server" else sites[victim])
@@ -94,11 +94,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=float, default=0.15, help="chance of a kill after a round")
     parser.add_argument("--minutes", type=float, default=120.0)
     given = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), given.rounds, given.seed)
+        soak = Soak(Path(folder), rounds=given.rounds, seed=given.seed, kills=given.kills)
         try:
             soak.run(given.minutes)
             found = soak.outcome()

@@ -29,6 +29,9 @@ from prismfl.federation.children import (
 Say = Callable[[str], None]
 CLOCK_TOLERANCE = 5.0
 RETRY_SECONDS = 5.0
+# A SuperNode that is refused ends at once. Flower counts a connection that broke off as open for another minute and
+# refuses the same key meanwhile, as it refuses a key that it does not know.
+SHORT_LIFE, REFUSED_SECONDS = 30.0, 90.0
 
 
 def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None = None) -> None:
@@ -117,7 +120,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
     settings = {**environment(folder / "flower"), "PRISMFL_SITE": str(folder)}
     settings["PATH"] = f"{folder / 'bin'}{os.pathsep}{settings['PATH']}"
     write_atomically(folder / "site.pid", str(os.getpid()).encode())
-    short_lives = 0
+    refused_since: float | None = None
     while True:
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
@@ -129,11 +132,19 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
             end(warm)
         if code is None:
             return
-        short_lives = short_lives + 1 if time.monotonic() - started < 30 else 0
-        if short_lives >= 3:
+        now = time.monotonic()
+        if now - started >= SHORT_LIFE:
+            refused_since = None
+            say(f"the connection ended (code {code}); joining again")
+            continue
+        refused_since = started if refused_since is None else refused_since
+        if now - refused_since > REFUSED_SECONDS:
             raise ProcessError(
                 f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
                 f"See {folder / 'supernode.log'}."
             )
-        say(f"the connection ended (code {code}); joining again")
-        time.sleep(1.0)
+        say(
+            f"the server does not take this site (code {code}): a connection that broke off counts for a minute; "
+            f"trying again in {RETRY_SECONDS:g} s"
+        )
+        time.sleep(RETRY_SECONDS)
