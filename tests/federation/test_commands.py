@@ -98,6 +98,15 @@ def test_an_unreachable_server_is_tried_again_with_a_clear_line(monkeypatch: pyt
     assert "Connection refused; trying again" in lines[0]
 
 
+def test_a_site_that_died_is_not_taken_for_a_stranger() -> None:
+    """Flower refuses its key for a minute; a key that nobody enrolled is refused for ever."""
+    refusals = joining.Refusals()
+    assert not any(refusals.last_too_long(t, t + 5.0) for t in range(0, 80, 10))
+    assert refusals.last_too_long(90.0, 95.0)
+    assert not refusals.last_too_long(100.0, 200.0)
+    assert not refusals.last_too_long(201.0, 206.0)
+
+
 def test_clock_skew_and_plaintext_are_told(tmp_path: Path) -> None:
     class Late(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -29,9 +29,25 @@ from prismfl.federation.children import (
 Say = Callable[[str], None]
 CLOCK_TOLERANCE = 5.0
 RETRY_SECONDS = 5.0
-# A SuperNode that is refused ends at once. Flower counts a connection that broke off as open for another minute and
-# refuses the same key meanwhile, as it refuses a key that it does not know.
 SHORT_LIFE, REFUSED_SECONDS = 30.0, 90.0
+
+
+class Refusals:
+    """How long a server has been turning this site away.
+
+    Flower counts a connection that broke off as open for another minute and refuses the same key meanwhile, in the same
+    words as a key that it does not know; only time tells the two apart.
+    """
+
+    since: float | None = None
+
+    def last_too_long(self, started: float, ended: float) -> bool:
+        """Takes note of a connection; whether those that were refused, one after the other, have lasted too long."""
+        if ended - started >= SHORT_LIFE:
+            self.since = None
+            return False
+        self.since = started if self.since is None else self.since
+        return ended - self.since > REFUSED_SECONDS
 
 
 def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None = None) -> None:
@@ -120,7 +136,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
     settings = {**environment(folder / "flower"), "PRISMFL_SITE": str(folder)}
     settings["PATH"] = f"{folder / 'bin'}{os.pathsep}{settings['PATH']}"
     write_atomically(folder / "site.pid", str(os.getpid()).encode())
-    refused_since: float | None = None
+    refusals = Refusals()
     while True:
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
@@ -132,19 +148,11 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
             end(warm)
         if code is None:
             return
-        now = time.monotonic()
-        if now - started >= SHORT_LIFE:
-            refused_since = None
-            say(f"the connection ended (code {code}); joining again")
-            continue
-        refused_since = started if refused_since is None else refused_since
-        if now - refused_since > REFUSED_SECONDS:
+        if refusals.last_too_long(started, time.monotonic()):
             raise ProcessError(
                 f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
                 f"See {folder / 'supernode.log'}."
             )
-        say(
-            f"the server does not take this site (code {code}): a connection that broke off counts for a minute; "
-            f"trying again in {RETRY_SECONDS:g} s"
-        )
+        why = "" if refusals.since is None else ": the server counts a broken one for a minute, or lacks the key"
+        say(f"the connection ended (code {code}){why}; joining again in {RETRY_SECONDS:g} s")
         time.sleep(RETRY_SECONDS)
