@@ -15,7 +15,7 @@ from prismfl.config import RunConfig
 from prismfl.errors import BoundaryError, UserError
 from prismfl.experiment import configure, plan
 from prismfl.method import Site, State, Task
-from prismfl.methods import METHODS, fedlap, fedlap_dp
+from prismfl.methods import METHODS, fedlap, fedlap_dp, image_exchange
 from prismfl.models import siamese
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Criterion, Matcher, Schedule, approximate, audible, walk
@@ -50,7 +50,7 @@ def door(records: Records | None = None, *, declared: int = 24) -> Watched:
 
 
 def send(cfg: fedlap_dp.Config, opened: PrivateRecords, *, memory: Any = None, task: Task = TASK) -> Any:
-    state = State(0, dict(fedlap_dp.init(cfg, task, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, task, KEY)))
     return fedlap_dp.client(cfg, state, Site("site-0", opened, memory or {}, task), KEY)
 
 
@@ -261,7 +261,7 @@ def test_classes_declared_public_shape_the_release_and_are_said() -> None:
     cfg = fedlap_dp.Config(**SMALL, public_classes=((2, 0), (1, 2)))
     sent, _ = send(cfg, door(some_records(24, seed=0, classes=(1,))))  # what it declares, not what it holds
     assert sent["images"].y.tolist() == [2, 2, 0, 0]
-    assert {"images": sent["images"].shapes()} == fedlap_dp.shapes(cfg, TASK)
+    assert {"images": sent["images"].shapes()} == image_exchange.shapes(cfg, TASK)
     (said,) = fedlap_dp.advice(cfg, TASK)
     assert "declared public (site-0: c, a; site-1: b, c)" in said
 
@@ -343,7 +343,7 @@ def test_no_images_is_refused(method: str) -> None:
 )
 def test_public_classes_that_cannot_be(declared: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        fedlap_dp.init(fedlap_dp.Config(**SMALL, public_classes=declared), TASK, KEY)
+        image_exchange.init(fedlap_dp.Config(**SMALL, public_classes=declared), TASK, KEY)
 
 
 def test_unknown_augmentation_is_refused() -> None:
@@ -354,7 +354,7 @@ def test_unknown_augmentation_is_refused() -> None:
 def test_a_radius_that_allows_no_step_is_said() -> None:
     cfg = fedlap_dp.Config(**{**SMALL, "radius": 1e-9})
     sent, _ = send(cfg, door())
-    state = State(0, dict(fedlap_dp.init(cfg, TASK, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, TASK, KEY)))
     with pytest.raises(UserError, match=r"Radius 1e-09 allows no step of the server at server_lr 0.01"):
         fedlap_dp.server(cfg, TASK, state, {"site-0": sent}, KEY)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from prismfl.errors import UserError
 from prismfl.method import Items, Method, Site, State
 from prismfl.methods import fedavg, psg
-from prismfl.methods.fedlap_dp import classes_of, first_images, init, labels_of, sealed_images, shapes
+from prismfl.methods.image_exchange import classes_of, first_images, init, labels_of, sealed_images, shapes
 from prismfl.models.classifier import build
 from prismfl.models.landscape import Matcher
 from prismfl.models.training import step

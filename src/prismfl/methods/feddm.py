@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
 from prismfl.methods import fedavg
-from prismfl.methods.fedlap_dp import (
+from prismfl.methods.image_exchange import (
     Declared,
     advice,
     after,

@@ -23,7 +23,7 @@ from pydantic import Field
 from prismfl.boundary import Records
 from prismfl.errors import UserError
 from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
-from prismfl.methods import fedavg, fedlap_dp
+from prismfl.methods import fedavg, fedlap_dp, image_exchange
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Criterion, Matcher, approximate, walk
 from prismfl.models.siamese import View, draw
@@ -59,7 +59,7 @@ class Config(fedlap_dp.Landscape):
 
 
 def init(cfg: Config, task: Task, key: Key) -> Items:
-    return fedlap_dp.init(cfg, task, key)
+    return image_exchange.init(cfg, task, key)
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
@@ -79,7 +79,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     x, _ = approximate(
         matcher, start, x=x, y=y, target=target, schedule=schedule, views=lambda: draw(cfg.augment, augmentation)
     )
-    made = fedlap_dp.sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)
+    made = image_exchange.sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)
     found = {"radius": torch.tensor([measured_radius(cfg, matcher, start, made, records, round=state.round)])}
     if cfg.criterion == "calibrated":
         real = matcher.gradient(start, records.x[: cfg.radius_records], records.y[: cfg.radius_records])
@@ -89,7 +89,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 def labels_at(cfg: Config, task: Task, site: str, records: Records) -> tuple[int, ...]:
     """The site's declared classes; a site with no record of any of them cannot make images of them."""
-    own = fedlap_dp.classes_of(cfg, task, site)
+    own = image_exchange.classes_of(cfg, task, site)
     if not bool(torch.isin(records.y.cpu(), torch.tensor(own)).any()):
         raise UserError(f"{site} has no record of its declared classes {list(own)}; nothing was sent.")
     return own
@@ -99,8 +99,8 @@ def first_images(
     cfg: Config, site: Site, records: Records, own: tuple[int, ...], key: Key
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Records of each class (noise where there are too few), the last round's images, or noise."""
-    y = fedlap_dp.labels_of(cfg, site.task, site.name).to(site.task.device)
-    x = fedlap_dp.first_images(site, key, count=len(y), carried=cfg.start != "noise")
+    y = image_exchange.labels_of(cfg, site.task, site.name).to(site.task.device)
+    x = image_exchange.first_images(site, key, count=len(y), carried=cfg.start != "noise")
     if cfg.start == "records" and "images" not in site.memory:
         generator = key.child("records").torch()
         for place, c in enumerate(own):
@@ -143,7 +143,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
     matcher, lr = Matcher(classifier), cosine(cfg.lr, state.round, cfg.rounds)
     start = state.items["model"].to(task.device)
-    x, y = fedlap_dp.pool(inbox, task)
+    x, y = image_exchange.pool(inbox, task)
 
     def gradient(params: Params) -> Params:
         if cfg.criterion == "calibrated":
@@ -154,14 +154,14 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     done = walk(gradient, start, lr=lr, radius=chosen, steps=steps, at_least=1)
     if done.steps == 0:
         raise UserError(f"The first step of the server in round {state.round + 1} is not finite at lr {lr:g}.")
-    return fedlap_dp.after(done, x, y, last=state.round + 1 == cfg.rounds)
+    return image_exchange.after(done, x, y, last=state.round + 1 == cfg.rounds)
 
 
 def calibrated(matcher: Matcher, params: Params, inbox: Inbox, task: Task) -> Params:
     """Each site's gradient with the norms of its records' gradient, layer by layer; then the mean."""
     found = []
     for _, items in sorted(inbox.items()):
-        x, y = fedlap_dp.pool({"one": items}, task)
+        x, y = image_exchange.pool({"one": items}, task)
         norms = dict(zip(sorted(params), items["quality"].tensors["norms"].to(task.device)))
         gradient = matcher.gradient(params, x, y)
         found.append({k: g * norms[k] / torch.linalg.vector_norm(g).clamp_min(1e-12) for k, g in gradient.items()})
@@ -172,7 +172,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     quality: dict[str, tuple[str, tuple[int, ...]]] = {"radius": ("float32", (1,))}
     if cfg.criterion == "calibrated":
         quality = {"norms": ("float32", (len(fedavg.model_shapes(task)),))} | quality
-    return {**fedlap_dp.shapes(cfg, task), "quality": quality}
+    return {**image_exchange.shapes(cfg, task), "quality": quality}
 
 
 METHOD = Method(
@@ -188,7 +188,7 @@ METHOD = Method(
     plan=fedavg.plan,
     shapes=shapes,
     kinds=("image",),
-    advice=fedlap_dp.advice,
+    advice=image_exchange.advice,
     tiny={
         "rounds": 2, "images": 2, "stops": 2, "batches": 2, "updates": 2, "batch": 8, "lr": 0.01, "image_lr": 1.0,
         "server_steps": 5,

@@ -20,29 +20,29 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field, field_validator
 
 from prismfl.boundary import Loss
-from prismfl.errors import BoundaryError, UserError
-from prismfl.method import DPSettings, Inbox, Items, Method, Settings, Shapes, Site, State, Task
-from prismfl.methods import fedavg
+from prismfl.errors import UserError
+from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
+from prismfl.methods.image_exchange import (
+    Declared,
+    advice,
+    after,
+    first_images,
+    init,
+    labels_of,
+    pool,
+    sealed_images,
+    shapes,
+)
 from prismfl.models.classifier import Classifier, Params, build, cross_entropy_of_one
-from prismfl.models.landscape import Criterion, Matcher, Schedule, Walk, approximate, walk
+from prismfl.models.landscape import Criterion, Matcher, Schedule, approximate, walk
 from prismfl.models.siamese import OPERATIONS, Seen, View, draw
 from prismfl.models.training import cosine
-from prismfl.payloads import Payload, Statistics, SyntheticSet, Weights
+from prismfl.payloads import SyntheticSet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
-
-
-class Declared(Settings):
-    """Settings of methods whose sites send images of declared classes."""
-
-    images: int = Field(10, ge=1, description="synthetic images a class")
-    public_classes: tuple[tuple[int, ...], ...] | None = Field(
-        None, description="classes of each site, where they are public; None: images of every declared class"
-    )
 
 
 class Landscape(Declared):
@@ -92,44 +92,6 @@ class Config(Landscape, DPSettings):
     start: Literal["noise", "carried"] = Field("carried", description="images begin as noise each round, or once")
 
 
-def classes_of(cfg: Declared, task: Task, site: str) -> tuple[int, ...]:
-    """The classes a site makes images of: all declared ones, or those it has declared public."""
-    if cfg.public_classes is None:
-        return tuple(range(len(task.classes)))
-    return cfg.public_classes[task.sites.index(site)]
-
-
-def check_classes(cfg: Declared, task: Task) -> None:
-    declared = cfg.public_classes
-    if declared is None:
-        return
-    if len(declared) != len(task.sites):
-        raise UserError(f"Expected public_classes of {len(task.sites)} sites, got {len(declared)}.")
-    if len({len(own) for own in declared}) != 1 or not declared[0]:
-        sizes = [len(own) for own in declared]
-        raise UserError(f"Expected public_classes of one size > 0, so that all releases look alike, got sizes {sizes}.")
-    for own in declared:
-        if len(set(own)) != len(own) or not set(own) <= set(range(len(task.classes))):
-            raise UserError(f"Expected public_classes out of 0 to {len(task.classes) - 1}, each once, got {list(own)}.")
-
-
-def init(cfg: Declared, task: Task, key: Key) -> Items:
-    check_classes(cfg, task)
-    return fedavg.init(cfg, task, key)
-
-
-def labels_of(cfg: Declared, task: Task, site: str) -> torch.Tensor:
-    return torch.tensor(classes_of(cfg, task, site)).repeat_interleave(cfg.images)
-
-
-def first_images(site: Site, key: Key, *, count: int, carried: bool) -> torch.Tensor:
-    """The last round's images, or noise."""
-    kept = site.memory.get("images")
-    if carried and isinstance(kept, SyntheticSet):
-        return kept.x.to(site.task.device)
-    return torch.randn(count, *site.task.shape, generator=key.child("images").torch()).to(site.task.device)
-
-
 def noisy_target(cfg: Config, classifier: Classifier, site: Site, params: Params, view: View | None) -> Params:
     """One private query: the records' gradient, seen through the same view as the images."""
     if view is None:
@@ -161,22 +123,6 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return {"images": made}, {"images": made}
 
 
-def sealed_images(x: torch.Tensor, y: torch.Tensor, *, image_lr: float, site: str, round: int) -> SyntheticSet:
-    if not bool(torch.isfinite(x).all()):
-        raise BoundaryError(
-            f"Images of {site} in round {round + 1} are not finite at image_lr {image_lr:g}; nothing was sent. "
-            "Use a smaller image_lr (or lr)."
-        )
-    return SyntheticSet.of(x, y)
-
-
-def pool(inbox: Inbox, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
-    """Everybody's images; as many from each site, so the mean over them counts every site the same."""
-    sets = [items["images"] for _, items in sorted(inbox.items())]
-    made = [s for s in sets if isinstance(s, SyntheticSet)]
-    return torch.cat([s.x for s in made]).to(task.device), torch.cat([s.y for s in made]).to(task.device)
-
-
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     """Descent on everybody's images inside the constant trust region."""
     classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
@@ -197,13 +143,6 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     return after(done, x, y, last=state.round + 1 == cfg.rounds)
 
 
-def after(done: Walk, x: torch.Tensor, y: torch.Tensor, *, last: bool) -> Items:
-    """The next state. The last one is not sent down to anybody, so the images may stay in it."""
-    taken = Statistics({"radius": torch.tensor([done.distance]), "steps": torch.tensor([done.steps])})
-    shown: dict[str, Payload] = {"synthetic": SyntheticSet.of(x, y)} if last else {}
-    return {"model": Weights(done.params), "taken": taken, **shown}
-
-
 def plan(cfg: Config, task: Task) -> Cost:
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.schedule(0).queries * cfg.rounds)
 
@@ -218,19 +157,6 @@ def theorem_5_8(cfg: Config, task: Task) -> Cost:
     queries = cfg.schedule(0).queries
     first = Cost.gaussian(cfg.noise, rate=task.participation * task.rate(cfg.batch), times=cfg.rounds, unit=task.unit)
     return first + task.gaussian(cfg.noise, batch=cfg.batch, times=(queries - 1) * cfg.rounds)
-
-
-def shapes(cfg: Declared, task: Task) -> Shapes:
-    count = cfg.images * len(classes_of(cfg, task, task.sites[0]))
-    return {"images": {"x": ("float32", (count, *task.shape)), "y": ("int64", (count,))}}
-
-
-def advice(cfg: Declared, task: Task) -> list[str]:
-    """Said before anything is spent."""
-    if cfg.public_classes is None:
-        return []
-    own = "; ".join(f"{site}: {', '.join(task.classes[c] for c in classes_of(cfg, task, site))}" for site in task.sites)
-    return [f"which classes a site holds is declared public ({own}); the guarantee does not cover it."]
 
 
 METHOD = Method(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
-from prismfl.methods.fedlap_dp import Declared, advice, first_images, init, labels_of, pool, sealed_images, shapes
+from prismfl.methods.image_exchange import Declared, advice, first_images, init, labels_of, pool, sealed_images, shapes
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Matcher, Schedule, approximate
 from prismfl.models.training import fit
