@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
+import time
 import zipfile
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,33 @@ def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
     crossed = {(m.round, m.site, m.direction, m.digest) for m in directory.messages() if m.direction == "up"}
     assert crossed == {(m.round, m.site, m.direction, m.digest) for m in there.messages() if m.direction == "up"}
     assert faults(directory) == []
+
+
+def test_a_grid_that_hangs_does_not_hold_up_the_round(tmp_path: Path) -> None:
+    """Flower repeats a request for ever; seen with a site that was killed and asked again."""
+
+    class Hanging(OneProcessGrid):
+        stuck, released = threading.Event(), threading.Event()
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            one = list(messages)
+            if one[0].metadata.dst_node_id == 11 and flower.read_request(one[0]).round == 1:
+                self.stuck.set()
+                assert self.released.wait(30)
+            return super().push_messages(one)
+
+    directory, honest = federation(tmp_path)
+    grid = Hanging(honest.apps, keys=honest.keys)
+    names = {f"key of {name}".encode(): name for name in NAMES}
+    started = time.monotonic()
+    try:
+        serving.serve(directory.path, flower.GridPost(grid, names, refresh=0.0, patience=0.2), say=lambda line: None)
+    finally:
+        grid.released.set()
+    assert grid.stuck.is_set()
+    assert time.monotonic() - started < 20
+    assert {(fault.round, fault.site, fault.code) for fault in faults(directory)} == {(1, NAMES[1], "late")}
+    assert RunDirectory.open(directory.path).status == "finished"
 
 
 Forge = Callable[[Release, bytes], bytes]

@@ -66,7 +66,7 @@ def attack(
             "-a",
             help="On gradients: dlg, idlg, inverting. On members: membership (all of them), loss, gradient-norm, lira, "
             "lira-offline, rmia, nearest, calibrated, domias, copies, decoder. On classes, columns, sites: inversion, "
-            "property.",
+            "property. A site draws classes that it does not hold: gan.",
         ),
     ] = "dlg",
     adversary: Annotated[str, typer.Option(help="server, peer or outsider.")] = "server",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-NAMES = ("inversion", "property")
+NAMES = ("inversion", "property", "gan")
 SITES = 12
 
 
@@ -14,12 +14,15 @@ def attack_population(path: Path, name: str, *, records: int, seed: int) -> dict
     from prismfl import runtime
     from prismfl.audit.inversion import infer_property, invert
     from prismfl.audit.reopen import reopen
+    from prismfl.commands.attack_gan import SHOWN, draw_classes
     from prismfl.report.pictures import grid, save_sheet
 
     run = reopen(path)
     runtime.tune(run.config.threads)
     if name == "property":
         found, picture = infer_property(run, sites=SITES, records=records, seed=seed), None
+    elif name == "gan":
+        found, picture = draw_classes(run, seed=seed)
     else:
         found, picture = invert(run, records=records, seed=seed)
     (path / "attacks").mkdir(exist_ok=True)
@@ -27,5 +30,5 @@ def attack_population(path: Path, name: str, *, records: int, seed: int) -> dict
     files = [path / "attacks" / f"{name}.json"]
     if picture is not None:
         files.append(path / "attacks" / f"{name}.png")
-        save_sheet(grid(picture, len(picture) // 2), files[-1])
+        save_sheet(grid(picture, 2 * SHOWN if name == "gan" else len(picture) // 2), files[-1])
     return {"run": str(path), **found, "files": [str(f) for f in files]}

@@ -7,9 +7,12 @@ move bytes: what a message means is decided in `remote.py` on the server and by 
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -25,6 +28,9 @@ MESSAGE_TYPE = "train.prismfl"
 APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others say that nothing came
 PULL_AT_ONCE = 4
 TTL_MARGIN = 60.0
+CALL_SECONDS = 10.0
+
+T = TypeVar("T")
 
 
 def pack(words: Mapping[str, str], body: bytes) -> RecordDict:
@@ -82,18 +88,58 @@ def read_answer(message: Message) -> Answer:
     return Answer(words.get("kind", "code"), words.get("code", "")[:CODE_LENGTH], words.get("site", "")[:80], body)
 
 
+class BoundedCalls:
+    """Calls to Flower's Grid that may not come back: it repeats a request for ever, but a round ends at its deadline.
+
+    A call that takes longer than `seconds` gives None and goes on in its thread; the next of its name waits for it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._unfinished: dict[Hashable, Future[Any]] = {}
+
+    def __call__(self, name: Hashable, call: Callable[[], Iterable[T]]) -> list[T] | None:
+        earlier: Future[list[T]] | None = self._unfinished.pop(name, None)
+        future = _in_thread(lambda: list(call())) if earlier is None else earlier
+        try:
+            return future.result(self.seconds)
+        except TimeoutError:
+            if future.done():
+                raise
+            self._unfinished[name] = future
+            return None
+
+
+def _in_thread(call: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # whatever it was, it is raised where the answer is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
 class GridPost:
     """The transport of `remote.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
 
-    def __init__(self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0) -> None:
+    def __init__(
+        self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0, patience: float = CALL_SECONDS
+    ) -> None:
         self.grid, self.names, self.refresh = grid, names, refresh
+        self._calls = BoundedCalls(patience)
         self._tickets: dict[str, tuple[int, Request]] = {}
         self._places: dict[int, str | None] = {}
         self._seen = float("-inf")
 
     def places(self) -> Mapping[int, str | None]:
         if time.monotonic() - self._seen >= self.refresh:
-            nodes = list(self.grid.get_nodes())
+            nodes = self._calls("nodes", self.grid.get_nodes)
+            if nodes is None:
+                return self._places
             known = {node.node_id: self.names.get(node.public_key) for node in nodes}
             # With enrolled keys, a node without one is nobody.
             self._places = {place: name for place, name in known.items() if name is not None or not self.names}
@@ -103,7 +149,8 @@ class GridPost:
     def send(self, place: int, request: Request) -> bool:
         ttl = request.seconds + TTL_MARGIN
         message = Message(request_record(request), place, MESSAGE_TYPE, ttl=ttl, group_id=str(request.round + 1))
-        ids = list(self.grid.push_messages([message]))
+        name = (place, request.kind, request.round, request.turn)
+        ids = self._calls(name, partial(self.grid.push_messages, [message]))
         if not ids or not ids[0]:
             return False
         self._tickets[ids[0]] = (place, request)
@@ -112,7 +159,8 @@ class GridPost:
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
         waiting = list(self._tickets)
         for i in range(0, len(waiting), PULL_AT_ONCE):
-            for reply in self.grid.pull_messages(waiting[i : i + PULL_AT_ONCE]):
+            pull = partial(self.grid.pull_messages, waiting[i : i + PULL_AT_ONCE])
+            for reply in self._calls("replies", pull) or []:
                 ticket = self._tickets.pop(reply.metadata.reply_to_message_id, None)
                 if ticket is None:
                     continue  # answered before: a duplicate counts for nothing

@@ -9,7 +9,8 @@ Differs from the paper: class sizes are declared or noised (and charged), batche
 class, so that one noise multiplier serves all of them; some of the queries go to noisy moments, from which the decoder
 starts (`start = 0` gives the paper's); outputs are typed (numbers with a spread, binaries, categories). One generator
 with the label as a column serves tables without classes, and units other than a record, where classes are not disjoint.
-Every kind of synthesizer asks the door alike, so a mixed pool has one plan.
+Every kind of synthesizer asks the door alike, so a mixed pool has one plan. Other kinds than the paper's: dp-gaussian
+(moments of the encoded records) and dp-copula (noisy marginals and products, which sites' releases may be added to).
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from prismfl.method import DPSettings, Inbox, Items, Method, OwnSite, Shapes, Si
 from prismfl.models.beta_vae import Shape
 from prismfl.models.classifier import build
 from prismfl.models.columns import Columns, declared_words
+from prismfl.models.copula import Look, look
 from prismfl.models.moments import Queries
-from prismfl.models.synthesizers import Recipe, Training, draw, fit
+from prismfl.models.synthesizers import Recipe, Training, draw, fit, merge
 from prismfl.models.training import fit as train
 from prismfl.payloads import Payload, Synthesizer, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
@@ -46,7 +48,7 @@ class Config(DPSettings):
     count_share: float = Field(0.1, gt=0, lt=1, description="share of the budget that noisy class sizes get, about")
     joint: bool = Field(False, description="one generator, with the label as a column, instead of one a class")
     queries: int = Field(100, ge=1, description="questions to the door: moments and gradients")
-    start: int = Field(20, ge=0, description="how many of them are noisy moments for the decoder's start")
+    start: int = Field(20, ge=0, description="how many are noisy moments for the decoder's start (marginals)")
     rate: float = Field(0.125, gt=0, le=1, description="Poisson rate in every class: 1, 1/2, 1/4, ...")
     hidden: tuple[int, ...] = Field((64, 32), description="tanh layers of the encoder; the decoder mirrors them")
     latent: int = Field(8, ge=1, description="latent dimensions")
@@ -54,7 +56,9 @@ class Config(DPSettings):
     clip: float = Field(1.0, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(0.05, gt=0, description="learning rate of DP-Adam, falling to 0")
     conv: int = Field(8, ge=1, description="channels of the convolutional VAE for images")
-    pool: Literal["uniform", "counts"] = Field("uniform", description="share of each generator: equal, or by its size")
+    pool: Literal["uniform", "counts", "merged"] = Field(
+        "uniform", description="share of each generator: equal, by its size; merged adds up releases that are sums"
+    )
     balance: Literal["equal", "noised"] = Field(
         "equal", description="classes of synthetic records: equal, or as noised"
     )
@@ -125,15 +129,23 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     if recipe.joint:
         made |= _named(recipe, "all", fit(site.records, recipe, training, key=key.child("all")))
     else:
-        sizes = class_sizes(cfg, site.records)
+        sizes, seen = first_look(cfg, recipe, site.records)
         made[COUNTS] = sizes
         with site.records.by_class([max(1, round(float(n))) for n in sizes]) as doors:
             for part, door in zip(recipe.parts, doors):
-                made |= _named(recipe, part, fit(door, recipe, training, key=key.child(part)))
+                made |= _named(recipe, part, fit(door, recipe, training, key=key.child(part), seen=seen))
     # A mixed pool's releases all have the same names and sizes; what a site does not use is zero.
     blank = {k: torch.zeros(size) for k, (_, size) in shapes(cfg, site.task)["generator"].items() if k not in made}
     spec = {"kind": recipe.kind, "classes": list(site.task.classes), "joint": recipe.joint}
     return {"generator": Synthesizer(made | blank, spec)}, {}
+
+
+def first_look(cfg: Config, recipe: Recipe, door: PrivateRecords) -> tuple[torch.Tensor, Look | None]:
+    """Class sizes; the copula's query for them, which costs the same, also finds the centre of all records."""
+    if recipe.kind != "dp-copula" or cfg.class_sizes is not None:
+        return class_sizes(cfg, door), None
+    seen = look(door, recipe.layout(), sigma=cfg.count_noise)
+    return seen.sizes, seen
 
 
 def class_sizes(cfg: Config, door: PrivateRecords) -> torch.Tensor:
@@ -156,14 +168,23 @@ def sample_pool(
     pool = {name.removeprefix(PREFIX): p for name, p in sorted(items.items()) if name.startswith(PREFIX)}
     if not pool:
         raise UserError("Expected generators in the pool, got none.")
-    weights = _shares(cfg, task, pool)
+    weights = dict(zip(pool, _shares(cfg, task, pool)))
     made = []
-    for (site, payload), share in zip(pool.items(), weights):
-        recipe = recipe_of(cfg, task, kind_at(cfg, task, site))
-        made.append(draw(recipe, payload.tensors, (share * count).round().to(torch.int64), key=key.child(site)))
+    for sites in _groups(cfg, task, list(pool)):
+        recipe = recipe_of(cfg, task, kind_at(cfg, task, sites[0]))
+        released = [pool[site].tensors for site in sites]
+        tensors = released[0] if len(sites) == 1 else merge(recipe, released)
+        share = torch.stack([weights[site] for site in sites]).sum(0)
+        made.append(draw(recipe, tensors, (share * count).round().to(torch.int64), key=key.child(sites[0])))
     x, y = torch.cat([m[0] for m in made]), torch.cat([m[1] for m in made])
     order = torch.randperm(len(y), generator=key.child("shuffle").torch())
     return x[order].reshape(-1, *task.shape), y[order]
+
+
+def _groups(cfg: Config, task: Task, sites: list[str]) -> list[list[str]]:
+    """Sites that are sampled together: those with sums, where the pool is merged; else each alone."""
+    sums = [s for s in sites if cfg.pool == "merged" and kind_at(cfg, task, s) == "dp-copula"]
+    return ([sums] if sums else []) + [[s] for s in sites if s not in sums]
 
 
 def _shares(cfg: Config, task: Task, pool: Mapping[str, Payload]) -> torch.Tensor:

@@ -6,21 +6,22 @@ a kind: a fit, a draw, its tensors' shapes, and a line in `KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from prismfl.boundary import PrivateRecords
 from prismfl.errors import UserError
-from prismfl.models import beta_vae, moments
+from prismfl.models import beta_vae, copula, latent, moments
 from prismfl.models.beta_vae import Params, RecordBound, Shape, build_vae
 from prismfl.models.columns import Columns
+from prismfl.models.copula import Layout, Look
 from prismfl.models.moments import Queries
 from prismfl.rng import Key
 
-KINDS = ("ddp-vae", "dp-gaussian")
-MOST_FEATURES = 256  # a covariance has a square of them
+KINDS = ("ddp-vae", "dp-gaussian", "dp-copula")
+MOST_FEATURES = 256  # a covariance has a square of them (dp-copula: of columns)
 Described = dict[str, tuple[str, tuple[int, ...]]]
 
 
@@ -47,9 +48,10 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UserError(f"Unknown synthesizer '{self.kind}'; choose one of {', '.join(KINDS)}.")
-        width = self.shape.columns.width
-        if self.kind == "dp-gaussian" and width > MOST_FEATURES:
-            raise UserError(f"Synthesizer 'dp-gaussian' serves up to {MOST_FEATURES} features, got {width}.")
+        sizes = {"dp-gaussian": (self.shape.columns.width, "features"), "dp-copula": (len(self.layout()), "columns")}
+        size, what = sizes.get(self.kind, (0, ""))
+        if size > MOST_FEATURES:
+            raise UserError(f"Synthesizer '{self.kind}' serves up to {MOST_FEATURES} {what}, got {size}.")
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -69,19 +71,29 @@ class Recipe:
         grown = replace(columns, width=columns.width + self.labels, blocks=(*columns.blocks, block))
         return replace(self.shape, columns=grown, image=None)
 
+    def layout(self) -> Layout:
+        return Layout.of(self.full().columns)
+
     def shapes(self) -> Described:
         """Names, types and shapes of what leaves; from public numbers only."""
         shape = self.full()
+        one: Mapping[str, tuple[int, ...]]
         if self.kind == "ddp-vae":
             one = {k: tuple(v.shape) for k, v in beta_vae.Decoder(shape).state_dict().items()}
+        elif self.kind == "dp-copula":
+            one = self.layout().shapes()
         else:
             one = {"mean": (shape.columns.width,), "root": (shape.columns.width, shape.columns.width)}
         return {f"{self.kind}.{part}.{name}": ("float32", size) for part in self.parts for name, size in one.items()}
 
 
-def fit(door: PrivateRecords, recipe: Recipe, training: Training, *, key: Key) -> Params:
-    """One network behind one door: exactly `training.queries.times` questions."""
+def fit(door: PrivateRecords, recipe: Recipe, training: Training, *, key: Key, seen: Look | None = None) -> Params:
+    """One network behind one door: exactly `training.queries.times` questions. `seen` is an earlier noisy look."""
     shape = recipe.full()
+    if recipe.kind == "dp-copula":
+        return copula.fit(
+            door, recipe.layout(), queries=training.queries, start=training.start, seen=seen, labels=recipe.labels
+        )
     if recipe.kind == "dp-gaussian":
         return moments.fit_gaussian(door, shape.columns, queries=training.queries, labels=recipe.labels)
     vae = build_vae(shape, beta=training.beta, key=key.child("network"))
@@ -125,26 +137,49 @@ def draw(
     The structure comes from the recipe, never from what was sent.
     """
     xs, ys = [], []
-    for c, part in enumerate(recipe.parts):
-        number = int(counts.sum()) if recipe.joint else int(counts[c])
-        prefix = f"{recipe.kind}.{part}."
-        own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        x = _records(recipe, own, number, key.child("draw", part).torch())
+    numbers = [int(counts.sum())] if recipe.joint else [int(n) for n in counts]
+    drawn = _records(recipe, parts_of(recipe, tensors), numbers, key.child("draw"))
+    for c, (number, x) in enumerate(zip(numbers, drawn)):
         width = recipe.shape.columns.width
         xs.append(x[:, :width])
         ys.append(x[:, width:].argmax(1) if recipe.labels else torch.full((number,), c))
     return torch.cat(xs), torch.cat(ys)
 
 
-def _records(recipe: Recipe, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
-    shape = recipe.full()
-    if recipe.kind == "dp-gaussian":
-        return moments.draw_gaussian(shape.columns, tensors, count, generator)
-    return beta_vae.draw(shape, tensors, count, generator)
+def merge(recipe: Recipe, released: Sequence[Mapping[str, torch.Tensor]]) -> Params:
+    """One release from those of several sites, where releases are sums (dp-copula)."""
+    parts = [parts_of(recipe, tensors) for tensors in released]
+    merged = [copula.merge(recipe.layout(), sites) for sites in zip(*parts)]
+    return {f"{recipe.kind}.{p}.{k}": v for p, one in zip(recipe.parts, merged) for k, v in one.items()}
+
+
+def parts_of(recipe: Recipe, tensors: Mapping[str, torch.Tensor]) -> list[Params]:
+    """The tensors of each network, under their own names."""
+    found = []
+    for part in recipe.parts:
+        prefix = f"{recipe.kind}.{part}."
+        found.append({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    return found
+
+
+def _records(recipe: Recipe, parts: Sequence[Params], numbers: Sequence[int], key: Key) -> list[torch.Tensor]:
+    shape, streams = recipe.full(), [key.child(part).torch() for part in recipe.parts]
+    if recipe.kind == "dp-copula":
+        layout = recipe.layout()
+        classes = latent.clean(layout, [copula.merge(layout, [part]) for part in parts])
+        return [latent.draw(layout, latent.build(layout, c), n, g) for c, n, g in zip(classes, numbers, streams)]
+    made = beta_vae.draw if recipe.kind == "ddp-vae" else _gaussian
+    return [made(shape, part, n, g) for part, n, g in zip(parts, numbers, streams)]
+
+
+def _gaussian(
+    shape: Shape, tensors: Mapping[str, torch.Tensor], count: int, generator: torch.Generator
+) -> torch.Tensor:
+    return moments.draw_gaussian(shape.columns, tensors, count, generator)
 
 
 def _unused(*_: torch.Tensor) -> torch.Tensor:
     raise AssertionError("RecordBound computes its own loss.")
 
 
-__all__ = ["KINDS", "Columns", "Queries", "Recipe", "Shape", "Training", "draw", "fit"]
+__all__ = ["KINDS", "Columns", "Queries", "Recipe", "Shape", "Training", "draw", "fit", "merge"]
