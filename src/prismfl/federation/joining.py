@@ -29,7 +29,7 @@ from prismfl.federation.children import (
 Say = Callable[[str], None]
 CLOCK_TOLERANCE = 5.0
 RETRY_SECONDS = 5.0
-SHORT_LIFE, REFUSED_SECONDS = 30.0, 90.0
+SHORT_LIFE, REFUSED_RETRY, REFUSED_SECONDS = 30.0, 15.0, 90.0
 
 
 class Refusals:
@@ -153,6 +153,8 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
                 f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
                 f"See {folder / 'supernode.log'}."
             )
-        why = "" if refusals.since is None else ": the server counts a broken one for a minute, or lacks the key"
-        say(f"the connection ended (code {code}){why}; joining again in {RETRY_SECONDS:g} s")
-        time.sleep(RETRY_SECONDS)
+        refused = refusals.since is not None
+        why = ": the server counts a broken one for a minute, or lacks the key" if refused else ""
+        pause = REFUSED_RETRY if refused else RETRY_SECONDS
+        say(f"the connection ended (code {code}){why}; joining again in {pause:g} s")
+        time.sleep(pause)
