@@ -26,7 +26,6 @@ RECORD, BODY = "prismfl", "body"
 STYPE = "prismfl.bytes"
 MESSAGE_TYPE = "train.prismfl"
 APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others say that nothing came
-PULL_AT_ONCE = 4
 TTL_MARGIN = 60.0
 CALL_SECONDS = 10.0
 
@@ -89,9 +88,11 @@ def read_answer(message: Message) -> Answer:
 
 
 class BoundedCalls:
-    """Calls to Flower's Grid that may not come back: it repeats a request for ever, but a round ends at its deadline.
+    """Calls to Flower's Grid that may not come back.
 
-    A call that takes longer than `seconds` gives None and goes on in its thread; the next of its name waits for it.
+    It repeats requests for ever, and waits two hours for the rest of a reply whose sender died while sending; but a
+    round ends at its deadline. A call that takes longer than `seconds` gives None and goes on in its thread; a later
+    one of the same name gets its result, or None until there is one.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -99,15 +100,21 @@ class BoundedCalls:
         self._unfinished: dict[Hashable, Future[Any]] = {}
 
     def __call__(self, name: Hashable, call: Callable[[], Iterable[T]]) -> list[T] | None:
-        earlier: Future[list[T]] | None = self._unfinished.pop(name, None)
+        earlier: Future[list[T]] | None = self._unfinished.get(name)
         future = _in_thread(lambda: list(call())) if earlier is None else earlier
         try:
-            return future.result(self.seconds)
+            found = future.result(self.seconds if earlier is None else 0.0)
         except TimeoutError:
-            if future.done():
-                raise
-            self._unfinished[name] = future
-            return None
+            if not future.done():
+                self._unfinished[name] = future
+                return None
+            self.forget(name)
+            raise
+        self.forget(name)
+        return found
+
+    def forget(self, name: Hashable) -> None:
+        self._unfinished.pop(name, None)
 
 
 def _in_thread(call: Callable[[], T]) -> Future[T]:
@@ -131,7 +138,7 @@ class GridPost:
     ) -> None:
         self.grid, self.names, self.refresh = grid, names, refresh
         self._calls = BoundedCalls(patience)
-        self._tickets: dict[str, tuple[int, Request]] = {}
+        self._tickets: dict[str, tuple[int, Request, float]] = {}
         self._places: dict[int, str | None] = {}
         self._seen = float("-inf")
 
@@ -153,18 +160,21 @@ class GridPost:
         ids = self._calls(name, partial(self.grid.push_messages, [message]))
         if not ids or not ids[0]:
             return False
-        self._tickets[ids[0]] = (place, request)
+        self._tickets[ids[0]] = (place, request, time.monotonic() + ttl)
         return True
 
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
-        waiting = list(self._tickets)
-        for i in range(0, len(waiting), PULL_AT_ONCE):
-            pull = partial(self.grid.pull_messages, waiting[i : i + PULL_AT_ONCE])
-            for reply in self._calls("replies", pull) or []:
+        for name, (_, _, expires) in list(self._tickets.items()):
+            # One by one: a reply that never becomes whole must not keep others waiting.
+            replies = self._calls(name, partial(self.grid.pull_messages, [name])) or []
+            if not replies and time.monotonic() > expires:
+                del self._tickets[name]
+                self._calls.forget(name)
+            for reply in replies:
                 ticket = self._tickets.pop(reply.metadata.reply_to_message_id, None)
                 if ticket is None:
                     continue  # answered before: a duplicate counts for nothing
-                place, request = ticket
+                place, request, _ = ticket
                 if reply.has_error() and reply.error.code not in APP_ERRORS:
                     yield place, request, Answer("lost")
                 elif reply.metadata.src_node_id != place:
