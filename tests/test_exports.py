@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import prismfl
+from prismfl import experiment
 
 
 def test_everything_that_is_exported_exists() -> None:
@@ -28,6 +29,22 @@ def test_run_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert Path(result.run_dir).is_dir()
     with pytest.raises(prismfl.UserError, match="did you mean 'epochs'"):
         prismfl.run(method="fedavg", data="digits", epochz=1)
+
+
+def test_progress_tells_what_was_spent_so_far(tmp_path: Path) -> None:
+    settings = {"rounds": 2, "steps": 2, "batch": 64.0}
+    told: list[str] = []
+    result = experiment.run(
+        experiment.configure(
+            {"method": "dp-fedavg", "data": "digits", "model": "logreg", "sites": 2, "epsilon": 2.0,
+             "settings": settings, "out": str(tmp_path / "run")}
+        ),
+        progress=lambda what, done, total: told.append(what),
+    )  # fmt: skip
+    first, later = told[0], told[-1]
+    assert "epsilon" not in first
+    spent = float(later.split("epsilon ")[1].split()[0])
+    assert 0 < spent < result.epsilon
 
 
 def test_plan_from_python() -> None:

@@ -304,20 +304,27 @@ def _execute(
     started = time.monotonic()
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
+    spent = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        progress(what + spent, done, total)
 
     def after_round(state: State, traffic: dict[str, int]) -> None:
+        nonlocal spent
+        epsilon = _finite(_spent(job, hosts, hub)[0])
+        spent = f", epsilon {epsilon:.3g} spent" if epsilon else ""
         directory.add_metrics(
             {
                 "round": state.round,
                 "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
-                "epsilon": _finite(_spent(job, hosts, hub)[0]),
+                "epsilon": epsilon,
                 "seconds": round(time.monotonic() - started, 3),
                 **traffic,
             }
         )
 
     outcome = local.run(
-        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=progress, after_round=after_round
+        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
     )
     scores = _scores(job, predict, outcome, dataset)
     epsilon, cost = _spent(job, hosts, hub)
