@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from run import BEST
 
 # (accuracy, F1, AUC): as printed in the paper.
 TWO = {
@@ -44,35 +45,35 @@ FIVE = {
 Triple = tuple[float, ...]
 
 
-def ours(results: dict[str, Any], data: str, part: str, key: str) -> Triple:
-    runs = [seed[part][key] for seed in results[data].values()]
+# A column of ours: title, which generator ("vae" or "best"), which score.
+Column = tuple[str, str, str]
+
+
+def part_of(data: str, kind: str, place: int) -> str:
+    """The name in results.json of the VAE's part, or of the best one's; place 0 is one generator, 1 a pool."""
+    return ("one", "pool")[place] if kind == "vae" else BEST[data][place]
+
+
+def ours(results: dict[str, Any], data: str, part: str, key: str, view: str) -> Triple:
+    runs = [seed[part][view][key] for seed in results[data].values()]
     return tuple(float(np.mean([run[name] for run in runs])) for name in ("accuracy", "f1", "auc"))
-
-
-def other_kind(results: dict[str, Any]) -> list[str]:
-    """Fold-Test with a DP Gaussian copula at every site instead of a VAE."""
-    lines = ["| data | real | DDP-beta-VAE (chosen) | dp-gaussian (chosen) |", "| --- | --- | --- | --- |"]
-    for data in [d for d in FIVE if d in results]:
-        if all("copula" in seed for seed in results[data].values()):
-            cells = [("pool", "real_test"), ("pool", "fold_test_chosen"), ("copula", "fold_test_chosen")]
-            lines.append(f"| {data} | " + " | ".join(shown(ours(results, data, *cell)) for cell in cells) + " |")
-    return lines
 
 
 def shown(values: Triple, sign: str = "") -> str:
     return " / ".join(f"{v:{sign}.1f}" for v in values)
 
 
-def table(results: dict[str, Any], paper: dict[str, Any], part: str, keys: list[str]) -> list[str]:
+def table(
+    results: dict[str, Any], paper: dict[str, Any], place: int, columns: list[Column], view: str = "unit"
+) -> list[str]:
     """One row a data set, accuracy / F1 / AUC; then the mean difference to the first column of either side."""
-    names = [k.replace("_", " ") for k in keys]
     labels = ["real", "synth", "synth (test-test)"][: len(next(iter(paper.values())))]
-    lines = ["| data | " + " | ".join([f"paper {n}" for n in labels] + [f"ours {n}" for n in names]) + " |"]
-    lines.append("|" + " --- |" * (1 + len(labels) + len(names)))
-    gaps: list[list[Triple]] = [[] for _ in range(len(labels) + len(names))]
+    lines = ["| data | " + " | ".join([f"paper {n}" for n in labels] + [title for title, _, _ in columns]) + " |"]
+    lines.append("|" + " --- |" * (1 + len(labels) + len(columns)))
+    gaps: list[list[Triple]] = [[] for _ in range(len(labels) + len(columns))]
     for data in [d for d in paper if d in results]:
         left = list(paper[data])
-        right = [ours(results, data, part, key) for key in keys]
+        right = [ours(results, data, part_of(data, kind, place), key, view) for _, kind, key in columns]
         lines.append(f"| {data} | " + " | ".join(shown(v) for v in left + right) + " |")
         for i, value in enumerate(left + right):
             base = left[0] if i < len(left) else right[0]
@@ -81,14 +82,14 @@ def table(results: dict[str, Any], paper: dict[str, Any], part: str, keys: list[
     return [*lines, "| mean difference to real | " + " | ".join(cells) + " |"]
 
 
-def adversary(results: dict[str, Any]) -> list[str]:
+def adversary(results: dict[str, Any], kind: str) -> list[str]:
     lines = [
         "| data | paper acc / F1 / AUC / KLD / TLD | ours acc / F1 / AUC / KLD* / TLD* | KLD of histograms | "
         "marginals (TV) | correlations | coverage |",
         "|" + " --- |" * 7,
     ]
     for data in [d for d in THREE if d in results]:
-        runs = [seed["one"] for seed in results[data].values()]
+        runs = [seed[part_of(data, kind, 0)] for seed in results[data].values()]
 
         def mean(group: str, name: str, runs: list[Any] = runs) -> float:
             return float(np.mean([run[group][name] for run in runs]))
@@ -101,21 +102,28 @@ def adversary(results: dict[str, Any]) -> list[str]:
     return lines
 
 
+def columns_of(real: str, scenario: str, *, more: str | None = None) -> list[Column]:
+    out = [("real", "vae", real)]
+    for kind, word in (("vae", "VAE"), ("best", "best")):
+        out += [(f"{word} {balance}", kind, f"{scenario}_{balance}") for balance in ("equal", "chosen")]
+    if more:
+        out.append((f"best {more.replace('_', '-')} chosen", "best", f"{more}_chosen"))
+    return out
+
+
 def main() -> None:
     results = json.loads(Path(sys.argv[1]).read_text())
+    two, four = columns_of("real", "synth"), columns_of("real_fold", "fold_fold")
+    five = columns_of("real_test", "fold_test", more="test_test")
     parts = [
-        ("Table II: one generator", table(results, TWO, "one", ["real", "synth_equal", "synth_chosen"])),
-        ("Table III: adversary and fidelity", adversary(results)),
-        (
-            "Table IV: ten sites, Fold-Fold",
-            table(results, FOUR, "pool", ["real_fold", "fold_fold_equal", "fold_fold_chosen"]),
-        ),
-        (
-            "Table V: ten sites, Fold-Test and Test-Test",
-            table(results, FIVE, "pool", ["real_test", "fold_test_equal", "test_test_equal", "fold_test_chosen"]),
-        ),
+        ("Table II: one generator", table(results, TWO, 0, two)),
+        ("Table III: adversary and fidelity, VAE", adversary(results, "vae")),
+        ("Table III: adversary and fidelity, best", adversary(results, "best")),
+        ("Table IV: ten sites, Fold-Fold", table(results, FOUR, 1, four)),
+        ("Table V: ten sites, Fold-Test and Test-Test", table(results, FIVE, 1, five)),
+        ("The same with features in [-1, 1]: Table II", table(results, TWO, 0, two, "wide")),
+        ("The same with features in [-1, 1]: Table V", table(results, FIVE, 1, five, "wide")),
     ]
-    parts.append(("Another synthesizer in the pool (Fold-Test)", other_kind(results)))
     for title, lines in parts:
         print(f"## {title}\n\n" + "\n".join(lines) + "\n")
     total = sum(seed["cpu_seconds"] for data in results.values() for seed in data.values())

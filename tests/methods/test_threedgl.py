@@ -73,7 +73,7 @@ def test_only_decoders_and_noisy_sizes_leave() -> None:
 
 @pytest.mark.parametrize("sizes", [None, (80, 40), (1, 119)])
 @pytest.mark.parametrize("rate", [1.0, 0.25, 2.0**-7])
-@pytest.mark.parametrize("kind", ["ddp-vae", "dp-gaussian"])
+@pytest.mark.parametrize("kind", ["ddp-vae", "dp-gaussian", "dp-copula"])
 def test_the_meter_equals_the_plan_for_every_size_rate_and_kind(sizes: Any, rate: float, kind: str) -> None:
     cfg = Config(**{**SMALL, "class_sizes": sizes, "rate": rate, "synthesizers": (kind,)})
     assert released(cfg).cost == threedgl.plan(cfg, TASK)
@@ -153,6 +153,29 @@ def test_a_mixed_pool_has_one_plan_one_shape_and_samples_both_kinds() -> None:
     assert not bool(second.items["generator"].tensors["ddp-vae.0.net.0.weight"].any())
     made = pooled(cfg)["synthetic"]
     assert float(made.x[made.y == 1][:, 0].mean()) - float(made.x[made.y == 0][:, 0].mean()) > 0.6
+
+
+def test_a_merged_pool_adds_up_sums_and_samples_other_kinds_apart() -> None:
+    task = replace(TASK, sites=("site-0", "site-1", "site-2"))
+    kinds = ("dp-copula", "ddp-vae", "dp-copula")
+    cfg = Config(**{**SMALL, "sigma": 0.05, "queries": 9, "synthesizers": kinds, "pool": "merged", "samples": 600})
+    found = {site: released(cfg, task, site=site) for site in task.sites}
+    assert len({str(release.cost) for release in found.values()}) == 1
+    assert len({str(release.items["generator"].shapes()) for release in found.values()}) == 1
+    assert threedgl._groups(cfg, task, list(task.sites)) == [["site-0", "site-2"], ["site-1"]]
+    made = pooled(cfg, task)["synthetic"]
+    assert torch.bincount(made.y).tolist() == [300, 300]
+    assert float(made.x[made.y == 1][:, 0].mean()) - float(made.x[made.y == 0][:, 0].mean()) > 0.6
+    apart = cfg.model_copy(update={"pool": "uniform"})
+    assert threedgl._groups(apart, task, list(task.sites)) == [[site] for site in task.sites]
+
+
+def test_the_copula_notes_sizes_in_its_first_look_at_the_same_cost() -> None:
+    cfg = Config(**{**SMALL, "sigma": 0.05, "synthesizers": ("dp-copula",)})
+    counts = released(cfg).items["generator"].tensors["counts"]
+    true = torch.bincount(some_records().y).to(torch.float32)
+    assert torch.allclose(counts, true, rtol=0.25)
+    assert not torch.equal(counts, true)
 
 
 def test_peers_that_pass_the_releases_on_build_the_servers_pool() -> None:

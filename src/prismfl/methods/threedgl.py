@@ -10,7 +10,7 @@ class, so that one noise multiplier serves all of them; some of the queries go t
 starts (`start = 0` gives the paper's); outputs are typed (numbers with a spread, binaries, categories). One generator
 with the label as a column serves tables without classes, and units other than a record, where classes are not disjoint.
 Every kind of synthesizer asks the door alike, so a mixed pool has one plan. Other kinds than the paper's: dp-gaussian
-(moments of the encoded records) and dp-copula (noisy marginals and products, which sites' releases may be added to).
+(moments of the encoded records) and dp-copula (noisy marginals and products; several sites' releases can be added up).
 """
 
 from __future__ import annotations

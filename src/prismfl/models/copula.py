@@ -59,13 +59,14 @@ class Layout:
 
     def around(self, *, scaled: bool) -> float:
         """A public guess of a record's squared distance from the centre, in raw features or in units of the scale."""
-        by = self.scale().square().tolist() if scaled else [1.0] * len(self)
-        return sum(AROUND[kind] / b for (kind, _, _), b in zip(self.kinds, by))
+        guess = torch.tensor([AROUND[kind] for kind, _, _ in self.kinds], dtype=torch.float64)
+        return float((guess / self.scale().square() if scaled else guess).sum())
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         k = len(self)
         sizes = {"count": 1, "sums": self.columns.width, "weight": 1, "centre": k, "products": k * (k + 1) // 2}
-        return {name: (size,) for name, size in sizes.items()} | {"noise": (2,)}
+        out: dict[str, tuple[int, ...]] = {"noise": (2,)}
+        return out | {name: (size,) for name, size in sizes.items()}
 
 
 @dataclass(frozen=True)
