@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +27,14 @@ from prismfl.method import Settings, Site, State, Task
 from prismfl.methods import METHODS, fedem
 from prismfl.metrics.leakage import CONTRAST, leakage, mse, ssim
 from prismfl.models.classifier import build
+from prismfl.payloads import Weights
 from prismfl.privacy import account
 from prismfl.rng import Key
 
 SITES, RECORDS, BATCH, DELTA, MODEL, VICTIMS = 4, 3000, 32, 1e-5, "sigmoid-lenet", 6
 EPOCH = RECORDS // BATCH + 1
+DEEP = "tanh-convnet:8"
+LONG, LONG_ROWS = 1000, ("FedSGD", "FedEM, radius 8")
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,14 @@ def paper_units(data: str, rho: float) -> float:
     return rho * sum(CONTRAST[data]) / len(CONTRAST[data])
 
 
-def fedem_row(data: str, rho: float, iterations: int, label: str | None = None) -> Row:
+def fedem_row(data: str, rho: float, iterations: int, norm: str = "linf") -> Row:
+    """The paper's versions differ in the norm: L-infinity with steps along the sign, L2 with steps of a length."""
     radius = paper_units(data, rho)
     settings = {"rho_max": radius, "stride": radius / 5, "iterations": iterations}
-    return Row(label or f"FedEM, radius {rho:g}/255, N = {iterations}", "fedem", settings)
+    if norm == "linf":
+        return Row(f"FedEM, radius {rho:g}/255, N = {iterations}", "fedem", settings)
+    settings |= {"norm": norm, "direction": "normalised"}
+    return Row(f"FedEM, L2 radius {rho:g}/255, N = {iterations}", "fedem", settings)
 
 
 def main_rows(data: str) -> list[Row]:
@@ -59,11 +67,13 @@ def main_rows(data: str) -> list[Row]:
         Row("FedSGD", "fedsgd-gauss", {"scale": 0.0}),
         fedem_row(data, 8, 2),
         fedem_row(data, 255, 2),
+        fedem_row(data, 255, 2, "l2"),
         Row("ldp-fedsgd, epsilon 8", "ldp-fedsgd", {"clip": 1.0}, 8.0),
     ]
     if data == "mnist":
         radius = paper_units(data, 8)
         rows += [
+            fedem_row(data, 8, 2, "l2"),
             Row("Gaussian noise 0.1, no account", "fedsgd-gauss", {"scale": 0.1}),
             Row("Gaussian noise 0.01, no account", "fedsgd-gauss", {"scale": 0.01}),
             Row("Laplace noise 0.05, no account", "fedsgd-laplace", {"scale": 0.05}),
@@ -78,18 +88,22 @@ def main_rows(data: str) -> list[Row]:
     return rows
 
 
+def model_file(out: Path, data: str, label: str, seed: int) -> Path:
+    return out / "models" / f"{data}-{re.sub('[^a-z0-9.]+', '-', label.lower())}-{seed}.pt"
+
+
 class Bench:
     """One data set dealt to IID sites, the six single victims and the batch of 32 that are attacked."""
 
-    def __init__(self, data: str, data_dir: str, seed: int) -> None:
+    def __init__(self, data: str, data_dir: str, seed: int, model: str = MODEL) -> None:
         self.name, self.key, self.seed = data, Key.seed(seed), seed
         self.set: Dataset = load(data, data_dir=data_dir)
         order = torch.randperm(len(self.set.x_train), generator=self.key.child("deal").torch())
         self.parts = [self._records(order[i * RECORDS : (i + 1) * RECORDS]) for i in range(SITES)]
         spec = self.set.spec
         names = tuple(f"site-{i}" for i in range(SITES))
-        self.task = Task(data, spec.shape, spec.classes, names, RECORDS, MODEL)
-        self.classifier, _ = build(MODEL, spec.shape, len(spec.classes), key=self.key)
+        self.task = Task(data, spec.shape, spec.classes, names, RECORDS, model)
+        self.classifier, _ = build(model, spec.shape, len(spec.classes), key=self.key)
 
     def _records(self, rows: torch.Tensor) -> Records:
         return Records(self.set.x_train[rows], self.set.y_train[rows])
@@ -117,13 +131,26 @@ class Bench:
         site = Site(who[0], door, {}, self.task)
         return METHODS[row.method].client(cfg, state, site, self.key.child("client", *who))[0]
 
-    def train(self, row: Row, *, rounds: int) -> tuple[State, State]:
-        method, cfg = METHODS[row.method], self.settings(row, rounds=rounds)
-        first = state = State(0, dict(method.init(cfg, self.task, self.key.child("init"))))
-        for r in range(rounds):
-            inbox = {s: self.release(row, cfg, state, part, who=(s, r)) for s, part in zip(self.task.sites, self.parts)}
-            state = State(r + 1, dict(method.server(cfg, self.task, state, inbox, self.key.child("server", r))))
-        return first, state
+    def first(self, row: Row, *, rounds: int) -> State:
+        cfg = self.settings(row, rounds=rounds)
+        return State(0, dict(METHODS[row.method].init(cfg, self.task, self.key.child("init"))))
+
+    def trained(self, row: Row, *, rounds: int, out: Path) -> tuple[State, float]:
+        """The model that utility.py left, or else one trained now; and its accuracy."""
+        file = model_file(out, self.name, row.label, self.seed)
+        if file.exists():
+            state = State(rounds, {"model": Weights(torch.load(file))})
+            return state, self.accuracy(state)
+        cfg, state = self.settings(row, rounds=rounds), self.first(row, rounds=rounds)
+        for _ in range(rounds):
+            state = self.round(row, cfg, state)
+        return state, self.accuracy(state)
+
+    def round(self, row: Row, cfg: Settings, state: State) -> State:
+        r, sites = state.round, zip(self.task.sites, self.parts)
+        inbox = {site: self.release(row, cfg, state, part, who=(site, r)) for site, part in sites}
+        server = METHODS[row.method].server
+        return State(r + 1, dict(server(cfg, self.task, state, inbox, self.key.child("server", r))))
 
     def accuracy(self, state: State) -> float:
         params, right = state.items["model"].to("cpu"), 0
@@ -164,36 +191,41 @@ class Bench:
         return {k: round(v, 4) if isinstance(v, float) else v for k, v in score.items()}, x
 
 
-def attacks_of(bench: Bench, row: Row, first: State, last: State, *, rounds: int, depth: int) -> tuple[Any, Any]:
-    """Name -> score, and name -> found pictures. Labels are given to the attacks on more than one record.
+def plans_of(bench: Bench, row: Row, *, rounds: int, depth: int) -> dict[str, tuple[bool, str, int, Effort]]:
+    """Name -> against the trained model?, attack, records, effort. Labels are given for more than one record.
 
-    Depth 0: one record; 1: also a batch of 32; 2: also a batch of 8, and one record against the trained model.
+    Depth 0: one record; 1: also a batch of 32; 2: also a batch of 8, one record against the trained model, and for the
+    rows that are compared first the long attack on 32.
     """
     single, several = Effort(restarts=2, iterations=250), Effort(restarts=1, iterations=300)
     many = Effort(restarts=1, iterations=200, tv=0.1)
-    plans: dict[str, tuple[State, str, int, Effort]] = {"idlg, batch 1, round 0": (first, "idlg", 1, single)}
+    plans: dict[str, tuple[bool, str, int, Effort]] = {"idlg, batch 1, round 0": (False, "idlg", 1, single)}
     if depth >= 1:
-        plans["inverting, batch 32, round 0"] = (first, "inverting", BATCH, many)
+        plans["inverting, batch 32, round 0"] = (False, "inverting", BATCH, many)
     if depth >= 2:
-        plans["idlg, batch 1, trained"] = (last, "idlg", 1, single)
-        plans["idlg, batch 8, round 0"] = (first, "idlg", 8, several)
+        plans["idlg, batch 1, trained"] = (True, "idlg", 1, single)
+        plans["idlg, batch 8, round 0"] = (False, "idlg", 8, several)
+    long = replace(many, iterations=LONG) if row.label.startswith(LONG_ROWS) and depth >= 2 else None
+    if long is not None:
+        plans[f"inverting, batch 32, {LONG} steps"] = (False, "inverting", BATCH, long)
     cfg = bench.settings(row, rounds=rounds)
+    if bench.task.model != MODEL:
+        # Far dearer than the LeNet: the paper's attack alone, one record a batch.
+        alone = Effort(restarts=1, iterations=200, tv=0.1)
+        plans = {"inverting, batch 1, round 0": (False, "inverting", 1, alone)}
+        if isinstance(cfg, fedem.Perturbing):
+            knowing = replace(alone, against=cfg, starts=2)
+            plans["adaptive inverting, batch 1, round 0"] = (False, "inverting", 1, knowing)
+        return plans
     if isinstance(cfg, fedem.Perturbing):
-        known = replace(single, against=cfg)
-        plans["adaptive idlg, batch 1, round 0"] = (first, "idlg", 1, known)
+        plans["adaptive idlg, batch 1, round 0"] = (False, "idlg", 1, replace(single, against=cfg))
         if depth >= 2:
-            plans["adaptive inverting, batch 32, round 0"] = (
-                first,
-                "inverting",
-                BATCH,
-                replace(many, against=cfg, starts=2),
-            )
-    scores, pictures = {}, {}
-    for name, (state, attack, size, effort) in plans.items():
-        scores[name], pictures[name] = bench.attack(
-            row, state, attack=attack, batch=size, rounds=rounds, effort=effort, labels=size > 1
-        )
-    return scores, pictures
+            knowing = replace(many, against=cfg, starts=2)
+            plans["adaptive inverting, batch 32, round 0"] = (False, "inverting", BATCH, knowing)
+        if long is not None:
+            knowing = replace(long, against=cfg, starts=2)
+            plans[f"adaptive inverting, batch 32, {LONG} steps"] = (False, "inverting", BATCH, knowing)
+    return plans
 
 
 def reference(bench: Bench) -> dict[str, Any]:
@@ -206,33 +238,51 @@ def reference(bench: Bench) -> dict[str, Any]:
     }
 
 
-def table(bench: Bench, rows: list[Row], *, rounds: int, depth: int, out: Path, kind: str) -> None:
-    """Every row's accuracy and scores, saved as they come; rows that are there already are kept."""
+def table(
+    bench: Bench, rows: list[Row], *, rounds: int, depth: int, out: Path, kind: str, only: tuple[str, ...] = ("",)
+) -> None:
+    """Every row's accuracy and scores, saved as they come; what is there already is kept, what is missing is added."""
     path, images = out / f"results-{bench.name}-{kind}.json", out / "pictures" / f"{bench.name}-{kind}.pt"
     fresh = {"data": bench.name, "seed": bench.seed, "rounds": rounds, "grey picture": reference(bench), "rows": []}
     done: dict[str, Any] = json.loads(path.read_text()) if path.exists() else fresh
     pictures: dict[str, Any] = torch.load(images)["found"] if images.exists() else {}
     truth = {b: torch.cat([v.x for v in bench.victims(b)]) for b in (1, 8, BATCH)}
     for row in rows:
-        if any(line["label"] == row.label for line in done["rows"]):
-            continue
+        line = next((line for line in done["rows"] if line["label"] == row.label), None)
         began, cpu = time.time(), time.process_time()
-        first, last = bench.train(row, rounds=rounds)
-        scores, pictures[row.label] = attacks_of(bench, row, first, last, rounds=rounds, depth=depth)
-        line = {
-            "label": row.label,
-            "method": row.method,
-            "settings": bench.settings(row, rounds=rounds).model_dump(mode="json"),
-            "epsilon": row.epsilon,
-            "accuracy": bench.accuracy(last),
-            "attacks": scores,
-            "seconds": round(time.time() - began, 1),
-            "cpu_seconds": round(time.process_time() - cpu, 1),
-        }
-        done["rows"].append(line)
-        path.write_text(json.dumps(done, indent=1) + "\n")
-        torch.save({"truth": truth, "found": pictures}, images)
-        print(bench.name, kind, row.label, line["accuracy"], scores, line["cpu_seconds"], flush=True)
+        first, last = bench.first(row, rounds=rounds), None
+        if line is None:
+            accuracy = None
+            if kind != "tanh":
+                last, accuracy = bench.trained(row, rounds=rounds, out=out)
+            line = {
+                "label": row.label,
+                "method": row.method,
+                "settings": bench.settings(row, rounds=rounds).model_dump(mode="json"),
+                "epsilon": row.epsilon,
+                "accuracy": accuracy,
+                "attacks": {},
+                "seconds": 0.0,
+                "cpu_seconds": 0.0,
+            }
+            done["rows"].append(line)
+        for name, (trained, attack, size, effort) in plans_of(bench, row, rounds=rounds, depth=depth).items():
+            if name in line["attacks"] or not name.startswith(only):
+                continue
+            if trained and last is None:
+                last, _ = bench.trained(row, rounds=rounds, out=out)
+            state = last if trained and last is not None else first
+            score, found = bench.attack(
+                row, state, attack=attack, batch=size, rounds=rounds, effort=effort, labels=size > 1
+            )
+            line["attacks"][name] = score
+            pictures.setdefault(row.label, {})[name] = found
+            line["seconds"] = round(line["seconds"] + time.time() - began, 1)
+            line["cpu_seconds"] = round(line["cpu_seconds"] + time.process_time() - cpu, 1)
+            began, cpu = time.time(), time.process_time()
+            path.write_text(json.dumps(done, indent=1) + "\n")
+            torch.save({"truth": truth, "found": pictures}, images)
+            print(bench.name, kind, row.label, name, score, line["cpu_seconds"], flush=True)
 
 
 def main() -> None:
@@ -241,7 +291,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--epochs", type=float, default=3.0, help="of 3000 records a site (the paper: 30)")
     parser.add_argument("--ablation-epochs", type=float, default=1.0)
-    parser.add_argument("--only", choices=["mnist", "fashion-mnist", "cifar10", "ablation"], default=None)
+    parser.add_argument("--only", choices=["mnist", "fashion-mnist", "cifar10", "tanh", "ablation"], default=None)
+    parser.add_argument("--rows", nargs="+", default=[""], help="only rows whose label starts so")
+    parser.add_argument("--attacks", nargs="+", default=[""], help="only attacks whose name starts so")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     runtime.tune(1)
@@ -250,7 +302,13 @@ def main() -> None:
         if args.only in (None, data):
             bench, rounds = Bench(data, args.data_dir, args.seed), int(args.epochs * share * EPOCH)
             depth = 2 if data == "mnist" else 1
-            table(bench, main_rows(data), rounds=rounds, depth=depth, out=args.out, kind="methods")
+            chosen = [row for row in main_rows(data) if row.label.startswith(tuple(args.rows))]
+            attacks = tuple(args.attacks)
+            table(bench, chosen, rounds=rounds, depth=depth, out=args.out, kind="methods", only=attacks)
+        if data == "cifar10" and args.only in (None, "tanh"):
+            bench = Bench(data, args.data_dir, args.seed, DEEP)
+            chosen = [row for row in main_rows(data) if row.label.startswith(("FedSGD", "FedEM, radius 8", "ldp"))]
+            table(bench, chosen, rounds=EPOCH, depth=0, out=args.out, kind="tanh")
         if data == "mnist" and args.only in (None, "ablation"):
             bench, rounds = Bench(data, args.data_dir, args.seed), int(args.ablation_epochs * EPOCH)
             rows = [fedem_row(data, 8, n) for n in (1, 2, 5, 10)]

@@ -51,7 +51,7 @@ class Generator:
 
     def distance(self) -> torch.Tensor:
         """KL divergence of the components from those of the attacker's own pictures, a standard normal."""
-        log_volume = torch.linalg.slogdet(self.spread)[1]
+        log_volume: torch.Tensor = torch.linalg.slogdet(self.spread)[1]
         square = (self.spread**2).sum() + (self.centre**2).sum()
         return 0.5 * (square - len(self.centre) - 2.0 * log_volume)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 5
 DRAWN = 100
 SHOWN = 8
-JUDGE_RECORDS = 2000
+JUDGE_RECORDS, JUDGE_BATCH, JUDGE_STEPS = 2000, 50, 400
 WORDS = "Record-level differential privacy does not promise to hide what a class has in common."
 Found = dict[str, Any]
 
@@ -78,6 +78,8 @@ def _why_not(run: Reopened, models: list[Any]) -> str | None:
         return "the attack draws pictures, and the data are tables"
     if not run.job.method.leaves or run.job.method.predict is not None or len(models) < 2:
         return "no model leaves"
+    if not len(run.dataset.x_test):
+        return "there are no held-out records that a judge could learn from"
     return None
 
 
@@ -94,7 +96,8 @@ def _judge(run: Reopened, key: Any) -> tuple[Classifier, Params]:
     data, task = run.dataset, run.job.task
     judge, weights = build("lenet", task.shape, len(task.classes), key=key)
     x, y = data.x_test[:JUDGE_RECORDS], data.y_test[:JUDGE_RECORDS]
-    return judge, fit(judge, weights, x=x, y=y, epochs=8, batch=50, lr=0.05, key=key.child("fit"))
+    epochs = -(-JUDGE_STEPS * JUDGE_BATCH // len(x))
+    return judge, fit(judge, weights, x=x, y=y, epochs=epochs, batch=JUDGE_BATCH, lr=0.05, key=key.child("fit"))
 
 
 def _beside_truth(run: Reopened, table: list[Found], pictures: list[torch.Tensor]) -> torch.Tensor:
@@ -104,5 +107,6 @@ def _beside_truth(run: Reopened, table: list[Found], pictures: list[torch.Tensor
     data, rows = run.dataset, []
     for line, drawn in zip(table, pictures):
         label = run.job.task.classes.index(line["class"])
-        rows += [data.x_test[data.y_test == label][: len(drawn)], drawn]
+        real = data.x_test[data.y_test == label][:SHOWN]
+        rows += [real, drawn.new_zeros(SHOWN - len(real), *drawn.shape[1:]), drawn]
     return torch.cat(rows)

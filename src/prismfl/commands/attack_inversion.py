@@ -1,4 +1,4 @@
-"""`prismfl attack RUN -a inversion|property`: what a model tells of a class or a hidden column, a release of a site."""
+"""`prismfl attack RUN -a inversion|property|gan`: what a model tells of a class or a column, a release of a site."""
 
 from __future__ import annotations
 
