@@ -21,6 +21,7 @@ from prismfl.privacy import account, mechanisms
 from prismfl.rng import Key
 from prismfl.rounds import Host, Memory, initial_state, receive, server_step, site_step
 from tests.laws.world import make_job, make_world, some_records
+from tests.methods.record_play import CASES, neighbours, watch_noise
 
 SHAPE = Shape((1, 8, 8), 3, 4)
 
@@ -49,27 +50,13 @@ def test_a_record_adds_a_vector_of_norm_at_most_one_to_one_block(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["mean", "mode"])
-@pytest.mark.parametrize("case", ["last record", "only record of a class", "a class that stays empty"])
+@pytest.mark.parametrize("case", CASES)
 def test_record_play(kind: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbouring data: the same public parameters, and sums no further apart than the bound."""
     n = 257
-    base = some_records(n, seed=1)
-    if case == "only record of a class":
-        base = Records(base.x, torch.where(torch.arange(n) == n - 1, 2, 0))
-    if case == "a class that stays empty":
-        base = Records(base.x, base.y % 2)
-    seen: list[tuple[torch.Tensor, float, float]] = []
-    real = mechanisms.add_noise
-
-    def spying(
-        total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian"
-    ) -> torch.Tensor:
-        seen.append((total.clone(), bound, sigma))
-        return real(total, bound=bound, sigma=sigma, stream=stream, kind=kind)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mechanisms, "add_noise", spying)
+    pair, seen = neighbours(case, some_records(n, seed=1)), watch_noise(monkeypatch)
     for batch in (24.0, 12.0):
-        for records in (base, base.take(torch.arange(n - 1))):
+        for records in pair:
             central(kind, batch=batch).ask(door_to(records))
     gaps = []
     for i in range(2):

@@ -12,9 +12,10 @@ from prismfl.boundary import PrivateRecords, Records
 from prismfl.method import Site, Task
 from prismfl.methods import prism, prism_local
 from prismfl.models.matching import match_images, moment_gap
-from prismfl.privacy import account, mechanisms
+from prismfl.privacy import account
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records
+from tests.methods.record_play import CASES, neighbours, watch_noise
 
 TASK = Task(
     data="tiny", shape=(1, 8, 8), classes=("a", "b", "c"), sites=("s",), records=24, model="mlp:8",
@@ -40,26 +41,12 @@ def test_a_record_vector_has_norm_at_most_one() -> None:
     assert plan.means**2 + plan.moment**2 + plan.nets**2 + plan.count**2 == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("case", ["last record", "only record of a class", "a class that stays empty"])
+@pytest.mark.parametrize("case", CASES)
 def test_record_play(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbouring data: the same public parameters, and sums no further apart than the bound."""
     n = 257  # one more than a batch
-    base = some_records(n, seed=1)
-    if case == "only record of a class":
-        base = Records(base.x, torch.where(torch.arange(n) == n - 1, 2, 0))
-    if case == "a class that stays empty":
-        base = Records(base.x, base.y % 2)
-    seen: list[tuple[torch.Tensor, float, float]] = []
-    real = mechanisms.add_noise
-
-    def spying(
-        total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian"
-    ) -> torch.Tensor:
-        seen.append((total.clone(), bound, sigma))
-        return real(total, bound=bound, sigma=sigma, stream=stream, kind=kind)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mechanisms, "add_noise", spying)
-    for records in (base, base.take(torch.arange(n - 1))):
+    pair, seen = neighbours(case, some_records(n, seed=1)), watch_noise(monkeypatch)
+    for records in pair:
         prism.release_statistics(CFG, Site("s", door_to(records), {}, TASK))
     (one, bound, sigma), (other, bound2, sigma2) = seen
     assert (one.shape, bound, sigma) == (other.shape, bound2, sigma2)
