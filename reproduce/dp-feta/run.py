@@ -194,7 +194,7 @@ def table(done: list[dict[str, Any]]) -> str:
     """The results as Markdown."""
     head = "| data | method | epsilon | sites | accuracy | published | distance | precision | recall | coverage | min |"
     lines = [head, "|---" * 11 + "|"]
-    for row in done:
+    for row in sorted(done, key=lambda r: (r["sites"] > 1, r["data"] != "mnist", r["name"].split()[2], r["name"])):
         words, close = row["name"].split(), row["fidelity"]
         known = PUBLISHED.get((row["method"], row["data"]), {}).get(int(words[2][3:])) if row["sites"] == 1 else None
         sites = "1" if row["sites"] == 1 else f"{row['sites']} {row['split']}"
