@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from alternate import save
+from alternate import save, say
 from tests.federation.folders import NAMES, make_site
 from tests.federation.test_processes import Federation, _kill, family
 
@@ -107,7 +107,7 @@ def main() -> None:
             soak.federation.end()
     minutes = round((time.monotonic() - started) / 60, 1)
     save("process_soak", {"seed": given.seed, "minutes": minutes, "nice": os.nice(0), **found})
-    print(found)
+    say(str(found))
 
 
 if __name__ == "__main__":

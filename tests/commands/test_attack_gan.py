@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 from prismfl import experiment
+from prismfl.audit.gan import _hidden
 from prismfl.cli import app
-from prismfl.commands.attack_gan import _hidden
 from prismfl.config import RunConfig
 
 

@@ -19,6 +19,8 @@ def neighbours(case: str, records: Records) -> tuple[Records, Records]:
         records = Records(records.x, torch.where(last, 2, 0))
     if case == "a class that stays empty":
         records = Records(records.x, records.y % 2)
+    if case == "not finite":
+        records = Records(torch.where(last[:, None, None, None], torch.nan, records.x), records.y)
     return records, records.take(torch.nonzero(~last).flatten())
 
 

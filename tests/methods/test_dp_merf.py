@@ -15,6 +15,7 @@ from prismfl.models.diffusion import Learner
 from prismfl.privacy import mechanisms
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records
+from tests.methods.record_play import CASES, neighbours, watch_noise
 
 TASK = Task(data="tiny", shape=(1, 8, 8), classes=("a", "b", "c"), sites=("s",), records=24, model="mlp:8")
 CFG = dp_merf.Config(**{**dp_merf.METHOD.tiny, "sigma": 1.0})
@@ -35,27 +36,10 @@ def test_features_have_norm_one_and_make_a_gaussian_kernel() -> None:
     torch.testing.assert_close(features(x, torch.arange(7)).norm(dim=1), torch.ones(2))
 
 
-@pytest.mark.parametrize("case", ["last record", "only record of a class", "a class that stays empty", "not finite"])
+@pytest.mark.parametrize("case", [*CASES, "not finite"])
 def test_record_play(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    n = 257
-    base = some_records(n, seed=1)
-    if case == "only record of a class":
-        base = Records(base.x, torch.where(torch.arange(n) == n - 1, 2, 0))
-    if case == "a class that stays empty":
-        base = Records(base.x, base.y % 2)
-    if case == "not finite":
-        base = Records(torch.where(torch.arange(n)[:, None, None, None] == n - 1, torch.nan, base.x), base.y)
-    seen: list[tuple[torch.Tensor, float, float]] = []
-    real = mechanisms.add_noise
-
-    def spying(
-        total: torch.Tensor, *, bound: float, sigma: float, stream: object, kind: str = "gaussian"
-    ) -> torch.Tensor:
-        seen.append((total.clone(), bound, sigma))
-        return real(total, bound=bound, sigma=sigma, stream=stream, kind=kind)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mechanisms, "add_noise", spying)
-    for records in (base, base.take(torch.arange(n - 1))):
+    pair, seen = neighbours(case, some_records(257, seed=1)), watch_noise(monkeypatch)
+    for records in pair:
         dp_merf.embed(CFG, site_of(records))
     (one, bound, sigma), (other, bound2, sigma2) = seen
     assert (one.shape, bound, sigma) == (other.shape, bound2, sigma2)

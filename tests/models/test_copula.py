@@ -104,7 +104,7 @@ def test_products_about_a_wrong_centre_are_moved_to_the_mean() -> None:
     x = some_table(4000)
     made = {k: v.clone() for k, v in sums(x).items()}
     shift = torch.tensor([0.3, 0.0, 0.0, 0.0])
-    wrong = copula.from_triangle(made["products"], 4) + float(made["weight"]) * torch.outer(shift, shift).double()
+    wrong = copula.symmetric(made["products"], 4) + float(made["weight"]) * torch.outer(shift, shift).double()
     upper = torch.triu_indices(4, 4)
     moved = made | {"centre": made["centre"] - shift, "products": wrong[upper[0], upper[1]].float()}
     straight, back = (copula.merge(LAYOUT, [m])["products"] for m in (made, moved))

@@ -36,24 +36,18 @@ def invert(run: Reopened, *, records: int, seed: int) -> tuple[Found, torch.Tens
     """Class images of an image model, hidden columns of a table model; and a picture to look at, if there is one."""
     if not run.job.method.leaves or "model" not in run.state.items:
         reason = "no model leaves the sites"
-        return {
-            "attack": "inversion",
-            "kind": "inversion",
-            "applies": False,
-            "words": f"does not apply: {reason}",
-        }, None
+        return _not(reason), None
     key = Key.seed(seed).child("inversion")
     if len(run.job.task.shape) == 3 and run.job.method.predict is not None:
         reason = "the model that leaves is no network that an image could be improved by"
-        return {
-            "attack": "inversion",
-            "kind": "inversion",
-            "applies": False,
-            "words": f"does not apply: {reason}",
-        }, None
+        return _not(reason), None
     if len(run.job.task.shape) == 3:
         return _class_images(run, key)
     return _attributes(run, records, key), None
+
+
+def _not(reason: str) -> Found:
+    return {"attack": "inversion", "kind": "inversion", "applies": False, "words": f"does not apply: {reason}"}
 
 
 def _class_images(run: Reopened, key: Key) -> tuple[Found, torch.Tensor]:

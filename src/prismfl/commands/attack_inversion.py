@@ -12,9 +12,9 @@ SITES = 12
 def attack_population(path: Path, name: str, *, records: int, seed: int) -> dict[str, Any]:
     """One of the attacks above on a run; result and picture go to RUN/attacks/."""
     from prismfl import runtime
+    from prismfl.audit.gan import SHOWN, draw_classes
     from prismfl.audit.inversion import infer_property, invert
     from prismfl.audit.reopen import reopen
-    from prismfl.commands.attack_gan import SHOWN, draw_classes
     from prismfl.report.pictures import grid, save_sheet
 
     run = reopen(path)

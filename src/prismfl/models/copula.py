@@ -148,7 +148,7 @@ def merge(layout: Layout, released: Sequence[Mapping[str, torch.Tensor]]) -> Par
     total = {name: torch.stack([row[name] for row in rows]).sum(0) for name in ("count", "sums", "weight", "products")}
     count = total["count"].clamp(min=LEAST_COUNT)
     mean = total["sums"] / count @ layout.positions() / layout.scale()
-    products = from_triangle(total["products"], len(layout))
+    products = symmetric(total["products"], len(layout))
     for row in rows:
         gap = mean - row["centre"]
         products = products - row["weight"] * torch.outer(gap, gap)
@@ -157,7 +157,8 @@ def merge(layout: Layout, released: Sequence[Mapping[str, torch.Tensor]]) -> Par
     return total | {"centre": mean, "products": products[upper[0], upper[1]], "noise": noise}
 
 
-def from_triangle(flat: torch.Tensor, size: int) -> torch.Tensor:
+def symmetric(flat: torch.Tensor, size: int) -> torch.Tensor:
+    """The matrix of an upper triangle, its entries as they are (`mechanisms.triangle` weighs them to keep the norm)."""
     upper = torch.triu_indices(size, size)
     out = torch.zeros(size, size, dtype=torch.float64)
     out[upper[0], upper[1]] = flat.double()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from prismfl.models.copula import Layout, from_triangle, places
+from prismfl.models.copula import Layout, places, symmetric
 from prismfl.models.moments import simplex
 
 GRID = 801
@@ -49,7 +49,7 @@ def clean(layout: Layout, parts: Sequence[Params]) -> list[Clean]:
     share = counts / counts.sum()
     means = torch.stack([row["sums"] for row in rows]) / counts[:, None]
     means = _means(layout, means, share, (noise[:, 0] / counts).square())
-    found = torch.stack([from_triangle(row["products"], len(layout)) for row in rows]) / weights[:, None, None]
+    found = torch.stack([symmetric(row["products"], len(layout)) for row in rows]) / weights[:, None, None]
     error = (noise[:, 1] / weights).square()
     joint, size = (share[:, None, None] * found).sum(0), len(layout) ** 2
     out = []

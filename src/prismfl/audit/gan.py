@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-    from prismfl.audit.reopen import Reopened
-    from prismfl.models.classifier import Classifier, Params
+from prismfl.attacks import gan
+from prismfl.attacks.view import kept
+from prismfl.audit.reopen import Reopened
+from prismfl.models.classifier import Classifier, Params, build
+from prismfl.models.training import fit
+from prismfl.payloads import Weights
+from prismfl.rng import Key
 
 MOST_CLASSES = 5
 DRAWN = 100
@@ -25,11 +29,6 @@ def draw_classes(run: Reopened, *, seed: int) -> tuple[Found, torch.Tensor | Non
     Beside it stands what the same attack gets from the untrained model of round 0. The site's records of a hidden
     class, if it has any, are kept from the attack; the judge learns from held-out records that the attack never sees.
     """
-    import torch
-
-    from prismfl.attacks import gan
-    from prismfl.rng import Key
-
     models = _models(run)
     why_not = _why_not(run, models)
     if why_not is not None:
@@ -60,11 +59,6 @@ def draw_classes(run: Reopened, *, seed: int) -> tuple[Found, torch.Tensor | Non
 
 def _models(run: Reopened) -> list[Any]:
     """The kept models in the order of their rounds, as functions of pictures; empty where none is sent."""
-    from prismfl.attacks.view import kept
-    from prismfl.models.classifier import build
-    from prismfl.payloads import Weights
-    from prismfl.rng import Key
-
     task = run.job.task
     states, _ = kept(run.directory)
     sent = [states[r]["model"] for r in sorted(states) if isinstance(states[r].get("model"), Weights)]
@@ -89,10 +83,7 @@ def _hidden(held: torch.Tensor) -> list[int]:
     return none[:MOST_CLASSES] or [int(held.argmin())]
 
 
-def _judge(run: Reopened, key: Any) -> tuple[Classifier, Params]:
-    from prismfl.models.classifier import build
-    from prismfl.models.training import fit
-
+def _judge(run: Reopened, key: Key) -> tuple[Classifier, Params]:
     data, task = run.dataset, run.job.task
     judge, weights = build("lenet", task.shape, len(task.classes), key=key)
     x, y = data.x_test[:JUDGE_RECORDS], data.y_test[:JUDGE_RECORDS]
@@ -102,8 +93,6 @@ def _judge(run: Reopened, key: Any) -> tuple[Classifier, Params]:
 
 def _beside_truth(run: Reopened, table: list[Found], pictures: list[torch.Tensor]) -> torch.Tensor:
     """A row a class: held-out records of the class on the left, what was drawn on the right."""
-    import torch
-
     data, rows = run.dataset, []
     for line, drawn in zip(table, pictures):
         label = run.job.task.classes.index(line["class"])
