@@ -86,6 +86,8 @@ def test_samples_at_a_lower_rate_stand_for_all_records() -> None:
     x = some_table(2000)
     made = copula.fit(door(x), LAYOUT, queries=Queries(20, 1e-3, 0.25), start=10, seen=None)
     assert torch.allclose(made["sums"] / made["count"], x.mean(0), atol=0.06)
+    assert torch.allclose(made["sums"] / len(x), x.mean(0), atol=0.06)
+    assert float(made["count"]) == pytest.approx(len(x), rel=0.1)
 
 
 def test_releases_of_two_sites_add_up_to_those_of_one() -> None:
