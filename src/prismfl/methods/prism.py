@@ -41,6 +41,8 @@ class HeadConfig(DPSettings):
     networks: int = Field(32, ge=0, description="random networks whose class means are released")
     network_width: int = Field(16, ge=1)
     network_features: int = Field(64, ge=1, description="features of each random network")
+    network_layers: int = Field(1, ge=1, le=3, description="how many of its last layers a random network answers from")
+    views: float = Field(0.0, ge=0, le=1, description="how far each network's own fixed augmentation moves images")
     atoms: int = Field(128, ge=1, description="size of the public patch dictionary")
     patch: int = Field(5, ge=2, description="side of a patch in pixels")
     patch_stride: int = Field(1, ge=1)
@@ -67,8 +69,8 @@ class HeadConfig(DPSettings):
 
 # What the public features depend on; the noise, the budget and the shares do not change them.
 FEATURE_SETTINGS = (
-    "networks", "network_width", "network_features", "atoms", "patch", "patch_stride", "pool", "colour", "rank",
-    "power", "quantile", "bank_seed",
+    "networks", "network_width", "network_features", "network_layers", "views", "atoms", "patch", "patch_stride",
+    "pool", "colour", "rank", "power", "quantile", "bank_seed",
 )  # fmt: skip
 
 
@@ -135,7 +137,13 @@ def encoder(cfg: HeadConfig, task: Task) -> Encoder:
 def _encoder(cfg: HeadConfig, public: _Public) -> Encoder:
     key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
     nets = random_nets(
-        images[:1500], count=cfg.networks, width=cfg.network_width, features=cfg.network_features, key=key.child("nets")
+        images[:1500],
+        count=cfg.networks,
+        width=cfg.network_width,
+        features=cfg.network_features,
+        depth=cfg.network_layers,
+        views=cfg.views,
+        key=key.child("nets"),
     )
     side = min(cfg.patch, images.shape[2] - 1)
     patches = learn_patches(

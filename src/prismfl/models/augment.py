@@ -8,7 +8,12 @@ from torch.nn import functional as F
 
 def affine(x: torch.Tensor, generator: torch.Generator, *, flip: bool = False) -> torch.Tensor:
     """Each image turned (up to 15 degrees), scaled (15 %), shifted (7 % of the side) and sheared a little."""
-    u = torch.rand(len(x), 6, generator=generator, device=generator.device).to(x.device) * 2 - 1
+    draws = torch.rand(len(x), 6, generator=generator, device=generator.device).to(x.device) * 2 - 1
+    return warp(x, draws, flip=flip)
+
+
+def warp(x: torch.Tensor, u: torch.Tensor, *, flip: bool = False) -> torch.Tensor:
+    """`affine` by given numbers in [-1, 1], six an image: turn, scale, shift across and down, shear, mirror."""
     angle, scale, shear = 0.26 * u[:, 0], 1 + 0.15 * u[:, 1], 0.15 * u[:, 4]
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
     mirror = torch.where(u[:, 5] > 0, -1.0, 1.0) if flip else torch.ones_like(cos)
