@@ -193,6 +193,18 @@ def test_theorem_5_8_is_the_closed_form(share: float) -> None:
         assert fedlap_dp.theorem_5_8(cfg, task).describe().startswith("3 x Gaussian(noise 1, rate 0.01024)")
 
 
+def test_a_run_with_partial_participation_says_both_figures() -> None:
+    cfg, task = fedlap_dp.Config(rounds=3, sigma=1.0), replace(TASK, records=10_000, participation=0.4)
+    (said,) = fedlap_dp.advice(cfg, task)
+    charged, published = (
+        account.epsilon_rdp(cost(cfg, task), 1e-5) for cost in (fedlap_dp.plan, fedlap_dp.theorem_5_8)
+    )
+    assert published < charged
+    assert f"pays epsilon {charged:.2f} (RDP)" in said
+    assert f"Theorem 5.8 would say {published:.2f} at participation 0.4" in said
+    assert fedlap_dp.advice(cfg, replace(task, relation="replace-one")) == []
+
+
 def test_theorem_5_8_needs_its_relation() -> None:
     with pytest.raises(UserError, match="needs relation add-remove, got replace-one"):
         fedlap_dp.theorem_5_8(fedlap_dp.Config(sigma=1.0), replace(TASK, relation="replace-one"))
