@@ -151,6 +151,8 @@ def plan(
     )
     found = experiment.plan(resolved)
     terminal.emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
+    for line in found.warnings:
+        terminal.say(f"warning: {line}")
 
 
 @app.command()

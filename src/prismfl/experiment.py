@@ -58,6 +58,7 @@ class Plan:
     bytes_up: int
     records: int
     cost: str
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,7 @@ def plan(config: RunConfig) -> Plan:
         bytes_up=size * releases,
         records=task.records,
         cost=cost.describe(),
+        warnings=tuple(warnings_of(config, task, settings)),
     )
 
 

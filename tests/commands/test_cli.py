@@ -122,6 +122,15 @@ def test_plan_reads_no_data_and_agrees_with_the_run(finished: tuple[Path, dict[s
     assert missing.returncode == 0, missing.stderr
 
 
+def test_plan_warns_of_statistics_that_drown_before_anything_is_spent(tmp_path: Path) -> None:
+    args = ["plan", "-m", "prism", "-d", "mnist-5k", "-n", "5", "--format", "json", "-e"]
+    poor, rich = prismfl(*args, "0.05", cwd=tmp_path), prismfl(*args, "50", cwd=tmp_path)
+    assert "expected noise-to-signal of a class at one site is" in poor.stderr
+    assert json.loads(poor.stdout)["warnings"][0] in poor.stderr.replace("\n", " ")
+    assert json.loads(rich.stdout)["warnings"] == []
+    assert "warning" not in rich.stderr
+
+
 def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
     for command in (["methods"], ["leaves"], ["data"], ["partition", "digits"]):
         done = prismfl(*command, "--format", "json", cwd=tmp_path)
