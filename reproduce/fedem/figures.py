@@ -146,6 +146,8 @@ def main() -> None:
                 ("idlg, batch 8, round 0", 8, 8),
                 ("inverting, batch 32, round 0", 32, 12),
                 ("inverting, batch 32, 1000 steps", 32, 12),
+                ("inverting as published, batch 32", 32, 12),
+                ("adaptive inverting as published, batch 32", 32, 12),
                 ("inverting, batch 1, round 0", 1, 6),
             ):
                 if not any(attack in found for found in stored["found"].values()):
