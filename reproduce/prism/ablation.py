@@ -1,7 +1,7 @@
 """What each part of PRISM is worth, at a size that runs in minutes: python reproduce/prism/ablation.py [--out FOLDER].
 
 MNIST-5k (4,000 records), five sites with two digits each, epsilon 3, delta 1e-5, convnet:16. One change at a time from
-the demo's settings. Also draws the trade-off between "closer to public" and "more useful".
+the demo's settings; rows that are there are kept. Draws the trade-off between "closer to public" and "more useful".
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def variants() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"what": "as in the demo", "settings": base}]
     found += [{"what": f"networks {n}", "settings": {**base, "networks": n}} for n in (4, 24)]
     found += [{"what": f"images a class {n}", "settings": {**base, "images": n}} for n in (5, 50)]
+    found += [{"what": f"network layers {n}", "settings": {**base, "network_layers": n}} for n in (2, 3)]
+    found += [{"what": f"views {v:g}", "settings": {**base, "views": v}} for v in (0.5, 1.0)]
     found += [{"what": f"labels {k}", "settings": {**base, "labels": k}} for k in ("half", "soft")]
     publics = ("fashion-mnist", "kannada", "omniglot", "tiny-imagenet")
     found += [{"what": f"public {p}", "public": p, "settings": base} for p in publics]
@@ -94,12 +96,15 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     args = parser.parse_args()
     runtime.tune()
-    rows = []
+    path = args.out / "results_ablation.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
     for variant in variants():
         for seed in args.seeds:
+            if any((row["what"], row["seed"]) == (variant["what"], seed) for row in rows):
+                continue
             rows.append(run(variant, seed))
             print(rows[-1]["what"], rows[-1]["accuracy"], rows[-1].get("visual", {}).get("ssim_seed"), flush=True)
-            (args.out / "results_ablation.json").write_text(json.dumps(rows, indent=1) + "\n")
+            path.write_text(json.dumps(rows, indent=1) + "\n")
     draw(rows, args.out / "closeness.png")
 
 
