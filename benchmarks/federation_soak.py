@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from alternate import say
 from flwr.app import Message
 from tests.engines.grid import OneProcessGrid
 from tests.federation.folders import NAMES, make_run, make_site, run_config
@@ -49,7 +50,7 @@ def soak(rounds: int, seed: int, minutes: float) -> None:
                 return [reply, reply]
             return [Message(flower.pack({"kind": "release", "code": "", "site": ""}, b"garbage"), reply_to=request)]
 
-        def say(line: str) -> None:
+        def say_or_die(line: str) -> None:
             if chance.random() < 0.02:
                 raise Killed
 
@@ -57,7 +58,7 @@ def soak(rounds: int, seed: int, minutes: float) -> None:
             grid = OneProcessGrid(apps)
             grid.tamper = tamper
             try:
-                serving.serve(directory.path, flower.GridPost(grid, {}, refresh=0.0), say=say)
+                serving.serve(directory.path, flower.GridPost(grid, {}, refresh=0.0), say=say_or_die)
             except Killed:
                 kills += 1
             except QuorumError:
@@ -69,8 +70,8 @@ def soak(rounds: int, seed: int, minutes: float) -> None:
         charges = [len(o._host(job, description).ledger.charges(run=job.run)) for o in offices]
         assert all(count <= done + 1 for count in charges), "a site was charged twice for a round"
         codes = sorted({fault.code for fault in faults(directory)})
-        print(f"{done} of {rounds} rounds, {kills} kills, {quorums} missed quorums, {len(faults(directory))} faults")
-        print(f"charges a site {charges}, codes {', '.join(codes)}, seed {seed}")
+        say(f"{done} of {rounds} rounds, {kills} kills, {quorums} missed quorums, {len(faults(directory))} faults")
+        say(f"charges a site {charges}, codes {', '.join(codes)}, seed {seed}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from alternate import say
+
 from prismfl.config import RunConfig
 from prismfl.engines.remote import Answer, Conductor, Request, Rules
 from prismfl.federation import serving
@@ -238,7 +240,7 @@ def compare(sites: int, rounds: int, repeats: int) -> None:
         "join seconds, one site then the others at once": [[round(s, 1) for s in pair] for pair in joins],
     }
     save("rounds", found)
-    print(json.dumps(found, indent=2))
+    say(json.dumps(found, indent=2))
 
 
 class CannedPost:
@@ -307,8 +309,10 @@ def memory(method: str, sites: int) -> None:
     size = len(releases[0])
     found = {"release MB": size / 1e6, "first round MB": grown[0] / 1e6, "second round MB": (grown[1] - grown[0]) / 1e6}
     save(f"memory, {method}, {sites} sites", {name: round(value, 2) for name, value in found.items()})
-    print(f"{method}: {sites} releases of {size / 1e6:.2f} MB: first round +{grown[0] / 1e6:.1f} MB, ", end="")
-    print(f"second round +{(grown[1] - grown[0]) / 1e6:.1f} MB; held at once they would be {sites * size / 1e6:.0f} MB")
+    say(
+        f"{method}: {sites} releases of {size / 1e6:.2f} MB: first round +{grown[0] / 1e6:.1f} MB, second round "
+        f"+{(grown[1] - grown[0]) / 1e6:.1f} MB; held at once they would be {sites * size / 1e6:.0f} MB"
+    )
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ TARGETS = {
 
 
 def main() -> None:
-    files = [path for path in sorted(HERE.glob("results_*.json")) if path.stem != "results_ablation"]
+    files = [path for path in sorted(HERE.glob("results*.json")) if path.stem != "results_ablation"]
     rows = [row for path in files for row in json.loads(path.read_text())]
     groups = defaultdict(list)
     for row in rows:

@@ -115,7 +115,7 @@ def run(
         out=out,
     )
     with terminal.progress() as progress:
-        result = experiment.run(resolved, progress=progress, warn=lambda line: terminal.say(f"warning: {line}"))
+        result = experiment.run(resolved, progress=progress, warn=terminal.warn)
     terminal.emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
 
 
@@ -126,7 +126,7 @@ def resume(path: Annotated[Path, typer.Argument(help="A run directory.")], fmt: 
     from prismfl.report.tables import result_table
 
     with terminal.progress() as progress:
-        result = experiment.resume(path, progress=progress, warn=lambda line: terminal.say(f"warning: {line}"))
+        result = experiment.resume(path, progress=progress, warn=terminal.warn)
     terminal.emit(result.as_dict(), fmt, lambda: result_table(result.as_dict()))
 
 
@@ -152,7 +152,7 @@ def plan(
     found = experiment.plan(resolved)
     terminal.emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
     for line in found.warnings:
-        terminal.say(f"warning: {line}")
+        terminal.warn(line)
 
 
 @app.command()

@@ -32,9 +32,9 @@ def schema(
     if out is not None and out.exists() and not force:
         raise UserError(f"'{out}' exists; give --force to overwrite it.")
     text, notes = draft(data, label=label, unit=unit, bounds_from_data=bounds_from_data)
-    terminal.say(f"warning: {WARNING}")
+    terminal.warn(WARNING)
     for note in notes:
-        terminal.say(f"warning: {note}")
+        terminal.warn(note)
     if out is None:
         terminal.out(text.rstrip())
         return

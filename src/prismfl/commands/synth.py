@@ -54,7 +54,7 @@ def synth(
             schema=schema,
             records=records,
             rows=rows,
-            warn=lambda line: terminal.say(f"warning: {line}"),
+            warn=terminal.warn,
             **shared,
         )
     else:

@@ -25,6 +25,10 @@ def say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
+def warn(line: str) -> None:
+    say(f"warning: {line}")
+
+
 def out(text: str) -> None:
     sys.stdout.write(text + "\n")
 
