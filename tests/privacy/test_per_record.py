@@ -38,6 +38,15 @@ def strided(classes: int) -> nn.Module:
     )
 
 
+def wide(classes: int) -> nn.Module:
+    """Wide layers in another order than a ConvNet's: norms that follow no convolution or keep several channels."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 64, 3, padding=1, bias=False), nn.ReLU(), nn.GroupNorm(64, 64), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(64, 64, 3), nn.GroupNorm(8, 64), nn.Tanh(), nn.Conv2d(64, 64, 3, padding=1), nn.GroupNorm(64, 64)),
+        *(nn.ReLU(), nn.AvgPool2d(2, stride=1), nn.Flatten(), nn.Linear(576, classes)),
+    )
+
+
 def by_rows(classes: int) -> nn.Module:
     """A linear layer over every row of a picture: many positions a record."""
     return nn.Sequential(nn.Linear(12, 5), nn.GELU(), nn.Flatten(), nn.Linear(60, classes))
@@ -70,6 +79,7 @@ def flattened(sums: dict[str, torch.Tensor], params: dict[str, torch.Tensor]) ->
     ("model", "shape"),
     [
         *(("convnet:4", IMAGE), ("lenet:3", IMAGE), ("sigmoid-lenet:3", IMAGE), ("mlp:5", TABLE), ("logreg", TABLE)),
+        *(("convnet:64", (1, 28, 28)), ("convnet:64", (3, 20, 20)), (wide, IMAGE)),
         (strided, IMAGE),
         (by_rows, IMAGE),
     ],
@@ -98,9 +108,10 @@ def test_further_inputs_of_the_loss_belong_to_their_record() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e38])
-def test_a_bad_record_is_left_out_and_spoils_no_other(value: float) -> None:
-    classifier, params = build("lenet:3", IMAGE, 3, key=Key.seed(0))
-    x, y = data(IMAGE)
+@pytest.mark.parametrize(("model", "shape"), [("lenet:3", IMAGE), ("convnet:64", (1, 32, 32))])
+def test_a_bad_record_is_left_out_and_spoils_no_other(model: str, shape: tuple[int, ...], value: float) -> None:
+    classifier, params = build(model, shape, 3, key=Key.seed(0))
+    x, y = data(shape)
     x[3] = value
     rest = torch.arange(len(x)) != 3
     with_bad = flattened(clipped_gradient_sum(classifier.record_loss, params, batch=(x, y), clip=1.0), params)

@@ -3,8 +3,8 @@
 Gradient matching needs d D(g(x)) / dx, where g(x) is the gradient of the loss by the weights. With v = dD/dg held
 fixed this is the derivative of the loss's gradient *by the images* as the weights move along v, because derivatives
 commute. So one ordinary pass gives g, and one pass of tangents (forward with v beside the weights, then backward)
-gives the answer. Nothing is recorded; every convolution by transposed weights runs as a forward convolution, which is
-the fastest one a CPU has; and norm, ReLU and pooling are a few vectorised sums.
+gives the answer. Nothing is recorded; wide convolutions share their tiles (`winograd`), the others run as forward
+convolutions, which are the fastest a CPU has; and norm, ReLU and pooling are done together (`plane_norm`).
 
 Only for networks like FedLAP's: convolutions, norms with one group a channel, ReLU, 2x2 average pooling, and a
 linear layer at the end (`plain_convnet`). Everything else takes autograd's way in `landscape`.
@@ -12,17 +12,19 @@ linear layer at the end (`plain_convnet`). Everything else takes autograd's way 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from prismfl import plane_norm, winograd
+
 Params = Mapping[str, torch.Tensor]
 Found = dict[str, torch.Tensor]
-PLANE = (2, 3)
 FEW = 8  # channels of images: a matrix product is faster there than a convolution
+Seen = torch.Tensor | winograd.Tiles  # what a convolution looks at
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,13 @@ def _block(layers: Sequence[tuple[str, nn.Module]]) -> Block | None:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a block keeps from the ordinary pass: inputs, normalised values, their scale, what ReLU let through; then
-    what came back to the norm, that part of it along the normalised values and the rest, and to the convolution."""
+    """What a block keeps from the ordinary pass: what its convolution looked at, what the norm keeps of the way there
+    and back, and what came back to the convolution."""
 
-    went_in: torch.Tensor
-    normal: torch.Tensor
-    scale: torch.Tensor
-    open: torch.Tensor
-    at_norm: torch.Tensor
-    along: torch.Tensor
-    free: torch.Tensor
-    at_conv: torch.Tensor
+    went_in: Seen
+    normed: plane_norm.Normed
+    returned: plane_norm.Returned
+    at_conv: Seen
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class Pass:
 
 def ordinary(net: Plain, params: Params, x: torch.Tensor, y: torch.Tensor) -> Pass:
     """Mean cross entropy of the images: its gradient by the weights."""
-    forward, value = [], x
+    forward, value = [], x.contiguous(memory_format=torch.channels_last)
     for block in net.blocks:
         value, kept = _forward(block, params, value)
         forward.append(kept)
@@ -133,83 +131,114 @@ def by_images(net: Plain, params: Params, done: Pass, v: Params) -> torch.Tensor
     return back
 
 
-Half = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-Moved = tuple[torch.Tensor, torch.Tensor]
+Half = tuple[Seen, plane_norm.Normed]
 
 
 def _forward(block: Block, params: Params, x: torch.Tensor) -> tuple[torch.Tensor, Half]:
-    z = F.conv2d(x, params[block.conv + ".weight"], params[block.conv + ".bias"], padding=block.padding)
-    z.sub_(z.mean(PLANE, keepdim=True))
-    scale = torch.rsqrt((z * z).mean(PLANE, keepdim=True) + block.eps)
-    normal = z.mul_(scale)
-    out = torch.addcmul(_channels(params[block.norm + ".bias"]), normal, _channels(params[block.norm + ".weight"]))
-    is_open = (out > 0).to(out.dtype)
-    return _pool(out.mul_(is_open)), (x, normal, scale, is_open)
+    weight = params[block.conv + ".weight"]
+    seen = _seen(x, weight, block.padding)
+    z = _convolved([(seen, weight)], block.padding).add_(_channels(params[block.conv + ".bias"]))
+    out, normed = plane_norm.forward(z, params[block.norm + ".weight"], params[block.norm + ".bias"], block.eps)
+    return out, (seen, normed)
 
 
 def _backward(
     block: Block, params: Params, back: torch.Tensor, half: Half, *, first: bool
 ) -> tuple[torch.Tensor, Kept, Found]:
-    x, normal, scale, is_open = half
-    weight, gain = params[block.conv + ".weight"], params[block.norm + ".weight"]
-    at_norm = _unpool(back, is_open)
-    sums, along = at_norm.sum(PLANE, keepdim=True), (at_norm * normal).sum(PLANE, keepdim=True)
-    count = at_norm[0, 0].numel()
-    along = along / count
-    free = torch.addcmul(at_norm - sums / count, normal, along, value=-1.0)
-    at_conv = free * (_channels(gain) * scale)
+    seen, normed = half
+    weight = params[block.conv + ".weight"]
+    at_conv, returned = plane_norm.backward(back, normed)
+    seen_back = _seen(at_conv, weight, block.padding)
     found = {
-        block.norm + ".weight": (along * count).sum((0, 2, 3)),
-        block.norm + ".bias": sums.sum((0, 2, 3)),
-        block.conv + ".weight": _weight_gradient(x, at_conv, weight, block.padding),
+        block.norm + ".weight": returned.by_gain.sum((0, 1)),
+        block.norm + ".bias": returned.by_shift.sum((0, 1)),
+        block.conv + ".weight": _weight_gradient(seen, at_conv, weight, block.padding),
         block.conv + ".bias": at_conv.sum((0, 2, 3)),
     }
-    before = back if first else transposed(at_conv, weight, block.padding)
-    return before, Kept(x, normal, scale, is_open, at_norm, along, free, at_conv), found
+    before = back if first else _transposed([(seen_back, weight)], block.padding)
+    return before, Kept(seen, normed, returned, seen_back), found
 
 
 def _forward_tangent(
     block: Block, params: Params, v: Params, moving: torch.Tensor | None, kept: Kept
-) -> tuple[torch.Tensor, Moved]:
-    z = F.conv2d(kept.went_in, v[block.conv + ".weight"], v[block.conv + ".bias"], padding=block.padding)
+) -> tuple[torch.Tensor, plane_norm.Moved]:
+    looks = [(kept.went_in, v[block.conv + ".weight"])]
     if moving is not None:
-        z += F.conv2d(moving, params[block.conv + ".weight"], padding=block.padding)
-    along = (z * kept.normal).mean(PLANE, keepdim=True)
-    normal = z.sub_(z.mean(PLANE, keepdim=True)).addcmul_(kept.normal, along, value=-1.0).mul_(kept.scale)
-    out = torch.addcmul(_channels(v[block.norm + ".bias"]), kept.normal, _channels(v[block.norm + ".weight"]))
-    out.addcmul_(normal, _channels(params[block.norm + ".weight"])).mul_(kept.open)
-    return _pool(out), (normal, along)
+        weight = params[block.conv + ".weight"]
+        looks.append((_seen(moving, weight, block.padding), weight))
+    z = _convolved(looks, block.padding).add_(_channels(v[block.conv + ".bias"]))
+    return plane_norm.forward_along(z, kept.normed, v[block.norm + ".weight"], v[block.norm + ".bias"])
 
 
 def _backward_tangent(
-    block: Block, params: Params, v: Params, back: torch.Tensor, kept: Kept, moved: Moved
+    block: Block, params: Params, v: Params, back: torch.Tensor, kept: Kept, moved: plane_norm.Moved
 ) -> torch.Tensor:
-    normal, drift = moved
-    gain, weight = _channels(params[block.norm + ".weight"]), params[block.conv + ".weight"]
-    at_norm = _unpool(back, kept.open)
-    along = (at_norm * kept.normal).mean(PLANE, keepdim=True)
-    along += (kept.at_norm * normal).mean(PLANE, keepdim=True)
-    out = at_norm.sub_(at_norm.mean(PLANE, keepdim=True))
-    out.addcmul_(normal, kept.along, value=-1.0).addcmul_(kept.normal, along, value=-1.0).mul_(gain * kept.scale)
-    out.addcmul_(kept.free, kept.scale * (_channels(v[block.norm + ".weight"]) - gain * kept.scale * drift))
-    result = transposed(out, weight, block.padding)
-    return result.add_(transposed(kept.at_conv, v[block.conv + ".weight"], block.padding))
+    weight = params[block.conv + ".weight"]
+    out = plane_norm.backward_along(back, kept.normed, kept.returned, moved, v[block.norm + ".weight"])
+    looks = [(_seen(out, weight, block.padding), weight), (kept.at_conv, v[block.conv + ".weight"])]
+    return _transposed(looks, block.padding)
+
+
+def _seen(x: torch.Tensor, weight: torch.Tensor, padding: int) -> Seen:
+    return winograd.cut(x) if winograd.fits(weight, padding, *x.shape[2:]) else x
+
+
+def _convolved(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
+    """The sum of the convolutions of what is seen, each with its own weights."""
+    return _summed(looks, winograd.kernel, lambda x, weight: straight(x, weight, padding))
+
+
+def _transposed(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
+    """The sum of the transposed convolutions."""
+    return _summed(looks, winograd.turned, lambda x, weight: transposed(x, weight, padding))
+
+
+def _summed(
+    looks: Sequence[tuple[Seen, torch.Tensor]],
+    kernel: Callable[[torch.Tensor], torch.Tensor],
+    plain: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    products: torch.Tensor | None = None
+    size = None
+    for seen, weight in looks:
+        if isinstance(seen, winograd.Tiles):
+            size, one = seen.size, (seen.values, kernel(weight))
+            products = torch.bmm(*one) if products is None else products.baddbmm_(*one)
+        else:
+            products = plain(seen, weight) if products is None else products.add_(plain(seen, weight))
+    assert products is not None
+    return products if size is None else winograd.join(products, size)
+
+
+def straight(x: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
+    """The convolution."""
+    if weight.shape[1] >= FEW:
+        return F.conv2d(x, weight, padding=padding)
+    n, _, h, w = x.shape
+    values = F.unfold(x, 3, padding=padding).mT @ weight.flatten(1).T
+    return values.view(n, h + 2 * padding - 2, w + 2 * padding - 2, -1).permute(0, 3, 1, 2)
 
 
 def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
     """The transposed convolution, as a forward convolution with the kernel turned round."""
     if weight.shape[1] < FEW:
-        h, w = value.shape[2:]
-        parts = weight.flatten(1).T @ value.flatten(2)
+        n, c, h, w = value.shape
+        parts = weight.flatten(1).T @ value.permute(0, 2, 3, 1).reshape(-1, c).T
+        parts = parts.view(-1, n, h * w).transpose(0, 1)
         return F.fold(parts, (h + 2 - 2 * padding, w + 2 - 2 * padding), 3, padding=padding)
     cut = max(0, padding - 2)
     value = value[:, :, cut : value.shape[2] - cut, cut : value.shape[3] - cut]
     return F.conv2d(value, weight.transpose(0, 1).flip(2, 3).contiguous(), padding=max(0, 2 - padding))
 
 
-def _weight_gradient(x: torch.Tensor, back: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
+def _weight_gradient(seen: Seen, back: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
+    if isinstance(seen, winograd.Tiles):
+        return winograd.kernel_gradient(seen, winograd.spread(back))
+    if weight.shape[1] < FEW:
+        rows = F.unfold(seen, 3, padding=padding) @ back.permute(0, 2, 3, 1).flatten(1, 2)
+        return rows.sum(0).T.reshape(weight.shape)
     _, found, _ = torch.ops.aten.convolution_backward(
-        back, x, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
+        back, seen, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
     )
     made: torch.Tensor = found
     return made
@@ -217,30 +246,3 @@ def _weight_gradient(x: torch.Tensor, back: torch.Tensor, weight: torch.Tensor, 
 
 def _channels(value: torch.Tensor) -> torch.Tensor:
     return value[:, None, None]
-
-
-def _pool(value: torch.Tensor) -> torch.Tensor:
-    """2x2 means, an odd last row or column left out: pairs of rows are added, pairs of columns by a matrix product."""
-    n, c, h, w = value.shape
-    half = h // 2
-    rows = value[:, :, : 2 * half].reshape(n, c, half, 2, w)
-    return (rows[:, :, :, 0] + rows[:, :, :, 1]) @ _pairs(w, value)
-
-
-def _unpool(back: torch.Tensor, is_open: torch.Tensor) -> torch.Tensor:
-    """What comes back through the pooling and the ReLU."""
-    n, c, h, w = is_open.shape
-    wide = back @ _pairs(w, back).T
-    half = h // 2
-    if h % 2 == 0:
-        return (is_open.view(n, c, half, 2, w) * wide.unsqueeze(3)).view(n, c, h, w)
-    whole = torch.zeros_like(is_open)
-    whole[:, :, : 2 * half] = wide.repeat_interleave(2, 2)
-    return whole.mul_(is_open)
-
-
-def _pairs(width: int, like: torch.Tensor) -> torch.Tensor:
-    pairs = torch.zeros(width, width // 2, dtype=like.dtype, device=like.device)
-    index = torch.arange(2 * (width // 2), device=like.device)
-    pairs[index, index // 2] = 0.25
-    return pairs

@@ -11,8 +11,7 @@ plain sequence is taken here (`sequence_of`); every other network keeps to one r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -20,7 +19,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
-Params = Mapping[str, torch.Tensor]
+from prismfl.privacy import wide_layers
+from prismfl.privacy.layer_gradients import LayerGradients, Outer, Params, Rows, Tap, tapped
+
 Criterion = Callable[..., torch.Tensor]
 Factors = Callable[[torch.Tensor], torch.Tensor]  # norms of the records -> what to multiply each gradient by
 Layers = Sequence[tuple[str, nn.Module]]
@@ -40,52 +41,6 @@ class ModelLoss(Protocol):
 
     @property
     def criterion(self) -> Criterion: ...
-
-
-class LayerGradients(Protocol):
-    """One layer's gradients of each record, in whatever form is cheapest."""
-
-    def squared_norms(self) -> torch.Tensor: ...
-
-    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]: ...
-
-
-# Tensors whose gradients are wanted, and what makes the layer's gradients of them.
-Tap = tuple[Sequence[torch.Tensor], Callable[..., LayerGradients]]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Gradients as they are: a row a record."""
-
-    rows: Mapping[str, torch.Tensor]
-
-    def squared_norms(self) -> torch.Tensor:
-        return torch.stack([_squared_norms(r.flatten(1)) for r in self.rows.values()]).sum(0)
-
-    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        used = self.rows if keep is None else {name: r[keep] for name, r in self.rows.items()}
-        return {name: (factors @ r.flatten(1)).reshape(r.shape[1:]) for name, r in used.items()}
-
-
-@dataclass(frozen=True)
-class Outer:
-    """Gradients of a linear layer: the outer products of what came back and what went in."""
-
-    prefix: str
-    came_back: torch.Tensor
-    went_in: torch.Tensor
-    bias: bool
-
-    def squared_norms(self) -> torch.Tensor:
-        inputs = _squared_norms(self.went_in)
-        return _squared_norms(self.came_back) * (inputs + 1.0 if self.bias else inputs)
-
-    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        back, inputs = (self.came_back, self.went_in) if keep is None else (self.came_back[keep], self.went_in[keep])
-        weighted = back * factors[:, None]
-        found = {self.prefix + "weight": weighted.T @ inputs}
-        return found | ({self.prefix + "bias": weighted.sum(0)} if self.bias else {})
 
 
 def sequence_of(module: nn.Module, params: Params, x: torch.Tensor) -> Layers | None:
@@ -149,16 +104,25 @@ def _gradients(
 ) -> list[LayerGradients]:
     value, *others = batch
     taps: list[Tap] = []
+    wide = any(type(layer) is nn.Conv2d and wide_layers.wide(layer) for _, layer in layers)
+    done: set[int] = set()  # layers that went together with one before
     with torch.enable_grad():
-        for prefix, layer in layers:
+        for i, (prefix, layer) in enumerate(layers):
+            if i in done:
+                continue
             own = {name: params[prefix + name].detach() for name in _names(layer)}
             if not own:
                 value = layer(value)
                 continue
             if isinstance(layer, nn.Conv2d):
-                value, tap = _convolution(layer, prefix, own=own, value=value)
+                convolution = wide_layers.convolution if wide and wide_layers.simple(layer) else _convolution
+                value, tap = convolution(layer, prefix, own=own, value=value)
             elif isinstance(layer, nn.GroupNorm):
-                value, tap = _group_norm(layer, prefix, own=own, value=value)
+                if wide and i and wide_layers.is_block([m for _, m in layers[i - 1 : i + 3]]):
+                    value, tap = wide_layers.block(layer, prefix, own=own, value=value)
+                    done |= {i + 1, i + 2}
+                else:
+                    value, tap = _group_norm(layer, prefix, own=own, value=value)
             else:
                 value, tap = _linear(prefix, own, value)
             taps.append(tap)
@@ -169,7 +133,7 @@ def _gradients(
 
 def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     bias = own.get("bias")
-    out, went_in = _tapped(F.linear(value, own["weight"], bias)), value.detach()
+    out, went_in = tapped(F.linear(value, own["weight"], bias)), value.detach()
 
     def make(back: torch.Tensor) -> LayerGradients:
         if back.dim() == 2:
@@ -183,7 +147,7 @@ def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor
 
 def _convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     weight, bias = own["weight"], own.get("bias")
-    out = _tapped(F.conv2d(value, weight, bias, layer.stride, layer.padding, layer.dilation))
+    out = tapped(F.conv2d(value, weight, bias, layer.stride, layer.padding, layer.dilation))
     went_in = value.detach()
 
     def make(back: torch.Tensor) -> LayerGradients:
@@ -216,15 +180,6 @@ def _group_norm(layer: nn.GroupNorm, prefix: str, *, own: Params, value: torch.T
 def _side_by_side(value: torch.Tensor) -> torch.Tensor:
     """A batch as one wide record whose channels are those of all records."""
     return value.reshape(1, -1, *value.shape[2:])
-
-
-def _tapped(value: torch.Tensor) -> torch.Tensor:
-    return value if value.requires_grad else value.requires_grad_()
-
-
-def _squared_norms(rows: torch.Tensor) -> torch.Tensor:
-    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.to(torch.float64).square()
 
 
 def _names(layer: nn.Module) -> list[str]:

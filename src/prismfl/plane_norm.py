@@ -1,0 +1,146 @@
+"""Norm with one group a channel, ReLU and 2x2 mean pooling in one go, forward and backward, and along a direction.
+
+These cost no arithmetic to speak of, only memory: a few records at a time go through all steps while they are in the
+cache, and what can be made again (the output of the norm, what came back to it) is not stored. Pictures have their
+channels last; inside, a plane is one axis: (records, pixels, channels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+CACHED = 2**18  # numbers of one tensor that are worked on at a time
+
+
+@dataclass(frozen=True)
+class Normed:
+    """What a pass forward leaves: normalised values, and the factor of each record and channel that made them so."""
+
+    normal: torch.Tensor
+    factor: torch.Tensor
+    gain: torch.Tensor
+    shift: torch.Tensor
+
+    def output(self, part: slice) -> torch.Tensor:
+        """What the norm gave for some records."""
+        return torch.addcmul(self.shift, flat(self.normal)[part], self.gain)
+
+    def came_back(self, back: torch.Tensor, part: slice) -> torch.Tensor:
+        """What comes back to the output of the norm from `back` at the pooled one."""
+        wide = flat(_unpooled(back[part], self.normal.shape[2:]))
+        return torch.ops.aten.threshold_backward(wide, self.output(part), 0)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a pass backward leaves: what came to the pooled output, and its sums by shift and by gain of each record."""
+
+    back: torch.Tensor
+    by_shift: torch.Tensor
+    by_gain: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a pass forward along a direction leaves: how the normalised values move, and along themselves."""
+
+    normal: torch.Tensor
+    drift: torch.Tensor
+
+
+def forward(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, eps: float) -> tuple[torch.Tensor, Normed]:
+    """The pooled output. `z` is overwritten."""
+    z = z.contiguous(memory_format=torch.channels_last)
+    kept = Normed(z, z.new_empty(len(z), 1, z.shape[1]), gain, shift)
+    pooled = _empty_pooled(z)
+    for part in _parts(z):
+        normal = flat(z)[part]
+        normal.sub_(normal.mean(1, keepdim=True))
+        kept.factor[part] = torch.rsqrt(normal.square().mean(1, keepdim=True) + eps)
+        normal.mul_(kept.factor[part])
+        pooled[part] = _pooled(kept.output(part).clamp_min_(0.0), z)
+    return pooled, kept
+
+
+def backward(back: torch.Tensor, kept: Normed) -> tuple[torch.Tensor, Returned]:
+    """What comes back to `z`, and by gain and shift, from `back` at the pooled output."""
+    before = torch.empty_like(kept.normal)
+    done = Returned(back, torch.empty_like(kept.factor), torch.empty_like(kept.factor))
+    for part in _parts(before):
+        at_norm, normal = kept.came_back(back, part), flat(kept.normal)[part]
+        torch.sum(at_norm, 1, keepdim=True, out=done.by_shift[part])
+        torch.sum(at_norm * normal, 1, keepdim=True, out=done.by_gain[part])
+        torch.mul(_free(at_norm, normal, done, part), kept.gain * kept.factor[part], out=flat(before)[part])
+    return before, done
+
+
+def forward_along(
+    moving: torch.Tensor, kept: Normed, gain: torch.Tensor, shift: torch.Tensor
+) -> tuple[torch.Tensor, Moved]:
+    """How the pooled output moves with `z`, gain and shift. `moving` is overwritten."""
+    moving = moving.contiguous(memory_format=torch.channels_last)
+    pooled, drift = _empty_pooled(moving), torch.empty_like(kept.factor)
+    for part in _parts(moving):
+        moved, normal = flat(moving)[part], flat(kept.normal)[part]
+        torch.mean(moved * normal, 1, keepdim=True, out=drift[part])
+        moved.sub_(moved.mean(1, keepdim=True)).addcmul_(normal, drift[part], value=-1.0).mul_(kept.factor[part])
+        out = torch.addcmul(shift, normal, gain).addcmul_(moved, kept.gain)
+        pooled[part] = _pooled(torch.ops.aten.threshold_backward(out, kept.output(part), 0), moving)
+    return pooled, Moved(moving, drift)
+
+
+def backward_along(back: torch.Tensor, kept: Normed, done: Returned, moved: Moved, gain: torch.Tensor) -> torch.Tensor:
+    """How what comes back to `z` moves, with `back` as the move of what came to the pooled output."""
+    before = torch.empty_like(kept.normal)
+    count = before[0, 0].numel()
+    for part in _parts(before):
+        normal, turn = flat(kept.normal)[part], flat(moved.normal)[part]
+        at_norm, first = kept.came_back(back, part), kept.came_back(done.back, part)
+        along = (at_norm * normal).addcmul_(first, turn).mean(1, keepdim=True)
+        scale = kept.gain * kept.factor[part]
+        move = at_norm.sub_(at_norm.mean(1, keepdim=True)).addcmul_(normal, along, value=-1.0)
+        move.addcmul_(turn, done.by_gain[part], value=-1.0 / count).mul_(scale)
+        free = _free(first, normal, done, part)
+        weight = kept.factor[part] * (gain - scale * moved.drift[part])
+        torch.addcmul(move, free, weight, out=flat(before)[part])
+    return before
+
+
+def flat(pictures: torch.Tensor) -> torch.Tensor:
+    """A view with the plane as one axis; an error if the channels are not last in memory."""
+    n, c, h, w = pictures.shape
+    return pictures.permute(0, 2, 3, 1).view(n, h * w, c)
+
+
+def _free(at_norm: torch.Tensor, normal: torch.Tensor, done: Returned, part: slice) -> torch.Tensor:
+    """What came back to the norm without its mean and its part along the normalised values. Overwrites `at_norm`."""
+    count = at_norm.shape[1]
+    return at_norm.sub_(done.by_shift[part] / count).addcmul_(normal, done.by_gain[part], value=-1.0 / count)
+
+
+def _parts(pictures: torch.Tensor) -> Iterator[slice]:
+    at_once = max(1, CACHED // max(1, pictures[0].numel())) if len(pictures) else 1
+    return (slice(i, i + at_once) for i in range(0, len(pictures), at_once))
+
+
+def _empty_pooled(z: torch.Tensor) -> torch.Tensor:
+    n, c, h, w = z.shape
+    return z.new_empty(n, h // 2, w // 2, c).permute(0, 3, 1, 2)
+
+
+def _pooled(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    _, c, h, w = like.shape
+    return F.avg_pool2d(values.view(-1, h, w, c).permute(0, 3, 1, 2), 2)
+
+
+def _unpooled(back: torch.Tensor, size: torch.Size) -> torch.Tensor:
+    """Each number of `back` for the four pixels it was a mean of; an odd last row or column saw nothing."""
+    quarter = back.permute(0, 2, 3, 1) / 4
+    n, rows, columns, c = quarter.shape
+    wide = quarter[:, :, None, :, None].expand(n, rows, 2, columns, 2, c).reshape(n, 2 * rows, 2 * columns, c)
+    missing = (0, 0, 0, size[1] - 2 * columns, 0, size[0] - 2 * rows)
+    return (F.pad(wide, missing) if any(missing) else wide).permute(0, 3, 1, 2)

@@ -1,0 +1,100 @@
+"""The layers of wide convolutional networks, where the gradients of each record are worth some care.
+
+Convolutions go by tiles (`winograd`), and norm, ReLU and pooling together (`plane_norm`); pictures have their channels
+last. As in `per_record`, no layer looks at a record's neighbours, and what comes back to a layer's output is tapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from prismfl import plane_norm, winograd
+from prismfl.privacy.layer_gradients import Kernels, LayerGradients, Params, Rows, Tap, tapped
+
+
+def simple(layer: nn.Conv2d) -> bool:
+    """A 3x3 convolution of every pixel."""
+    return layer.kernel_size == (3, 3) and layer.stride == layer.dilation == (1, 1)
+
+
+def wide(layer: nn.Conv2d) -> bool:
+    return simple(layer) and layer.padding == (1, 1) and min(layer.weight.shape[:2]) >= winograd.WIDE
+
+
+def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
+    """A convolution in a wide network: channels last, by tiles if the picture can be cut, otherwise by patches."""
+    weight, bias, went_in = own["weight"], own.get("bias"), value.detach()
+    tiled = wide(layer) and winograd.fits(weight, 1, *value.shape[2:])
+    n, _, h, w = went_in.shape
+    down, across = int(layer.padding[0]), int(layer.padding[1])
+    if tiled:
+        seen = winograd.cut(went_in)
+        out = TiledConvolution.apply(value, weight, seen)  # type: ignore[no-untyped-call]
+    elif value.requires_grad:
+        out = F.conv2d(value, weight, padding=(down, across))
+    else:
+        out = F.unfold(value, 3, padding=(down, across)).mT @ weight.flatten(1).T
+        out = out.view(n, h + 2 * down - 2, w + 2 * across - 2, -1).permute(0, 3, 1, 2)
+    out = tapped(out if bias is None else out + bias[:, None, None])
+
+    def make(back: torch.Tensor) -> LayerGradients:
+        by_bias = None if bias is None else back.sum((2, 3))
+        if tiled:
+            return Kernels(prefix, winograd.kernel_gradients(seen, winograd.spread(back)), (3, 2, 0, 1), by_bias)
+        rows = F.unfold(went_in, 3, padding=(down, across)) @ back.permute(0, 2, 3, 1).flatten(1, 2)
+        return Kernels(prefix, rows.view(n, -1, 3, 3, len(weight)), (3, 0, 1, 2), by_bias)
+
+    return out, ([out], make)
+
+
+class TiledConvolution(torch.autograd.Function):
+    """A convolution by tiles; what comes back to its input goes by tiles as well."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, weight: torch.Tensor, seen: winograd.Tiles) -> torch.Tensor:
+        ctx.save_for_backward(weight)
+        return winograd.join(torch.bmm(seen.values, winograd.kernel(weight)), seen.size)
+
+    @staticmethod
+    def backward(ctx: Any, *backs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        seen = winograd.cut(backs[0])
+        return winograd.join(torch.bmm(seen.values, winograd.turned(weight)), seen.size), None, None
+
+
+def is_block(layers: Sequence[nn.Module]) -> bool:
+    """Convolution, norm with one group a channel, ReLU and 2x2 means."""
+    if [type(m) for m in layers] != [nn.Conv2d, nn.GroupNorm, nn.ReLU, nn.AvgPool2d]:
+        return False
+    _, norm, _, pool = layers
+    own_groups = isinstance(norm, nn.GroupNorm) and norm.num_groups == norm.num_channels
+    return own_groups and isinstance(pool, nn.AvgPool2d) and repr(pool) == repr(nn.AvgPool2d(2))
+
+
+def block(norm: nn.GroupNorm, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
+    """A norm with one group a channel, ReLU and pooling. Overwrites `value`, which its convolution does not need."""
+    scales, shifts = (own[name].repeat(len(value), 1, 1).requires_grad_() for name in ("weight", "bias"))
+    out = PlaneBlock.apply(value, scales, shifts, (own["weight"], own["bias"], norm.eps))  # type: ignore[no-untyped-call]
+    return out, (
+        [scales, shifts],
+        lambda *rows: Rows({prefix + k: r.flatten(1) for k, r in zip(("weight", "bias"), rows)}),
+    )
+
+
+class PlaneBlock(torch.autograd.Function):
+    """`plane_norm` with gradients by the scales and shifts of each record."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, scales: torch.Tensor, shifts: torch.Tensor, how: Any) -> torch.Tensor:
+        pooled, ctx.kept = plane_norm.forward(value.detach(), *how)
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, *backs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        before, done = plane_norm.backward(backs[0], ctx.kept)
+        return before, done.by_gain, done.by_shift, None
