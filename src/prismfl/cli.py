@@ -82,7 +82,7 @@ def run(
     sites: Annotated[int | None, typer.Option("--sites", "-n")] = None,
     split: Annotated[str | None, typer.Option()] = None,
     model: Annotated[str | None, typer.Option()] = None,
-    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural' (also -strokes, -silhouettes, -leaves).")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     device: Annotated[str | None, typer.Option()] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")] = None,

@@ -68,7 +68,8 @@ def test_missing_public_file_points_to_the_procedural_ones(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("strokes", (1, 28, 28)), ("leaves", (3, 32, 24)), ("leaves", (1, 20, 20))]
+    ("kind", "shape"),
+    [*(("strokes", (1, 28, 28)), ("silhouettes", (1, 20, 24))), *(("leaves", (3, 32, 24)), ("leaves", (1, 20, 20)))],
 )
 def test_drawings_are_repeatable_and_varied(kind: str, shape: tuple[int, int, int]) -> None:
     images = draw(kind, shape=shape, count=300, seed=5)
@@ -89,6 +90,16 @@ def test_strokes_look_like_pen_on_black() -> None:
     border = np.concatenate([images[..., 0, :], images[..., -1, :], images[..., :, 0], images[..., :, -1]])
     assert border.mean() < 0.01
     assert (images.max((1, 2, 3)) > 0.8).all()
+
+
+def test_silhouettes_are_filled_shapes_alike_on_both_sides() -> None:
+    images = draw("silhouettes", shape=(1, 28, 28), count=256, seed=0)[:, 0]
+    inside = images > 0.05
+    assert 0.25 < inside.mean() < 0.55  # drawn with 0.2 to 0.6 of the picture each, and soft edges
+    assert (inside == inside[:, :, ::-1]).mean() > 0.98
+    shapes_edges = np.abs(np.diff(inside.astype(int), axis=2)).sum(2).mean()
+    assert shapes_edges < 4  # a row crosses one or two shapes, not specks
+    assert images[inside].std() > 0.1
 
 
 def test_leaves_have_colour_and_edges() -> None:

@@ -1,8 +1,9 @@
-"""Public images that nobody had to collect: pen strokes and dead leaves, drawn by a seeded generator.
+"""Public images that nobody had to collect: pen strokes, silhouettes and dead leaves, drawn by a seeded generator.
 
 They need no download and can contain no person. Strokes are white curves on black with the size, slant and thickness of
-handwriting; dead leaves are coloured shapes that cover one another, with sizes that follow a power law, the simplest
-pictures whose edges and colours are distributed somewhat like those of photographs.
+handwriting; silhouettes are filled, shaded shapes on black, alike on both sides; dead leaves are coloured shapes that
+cover one another, with sizes that follow a power law, the simplest pictures whose edges and colours are distributed
+somewhat like those of photographs.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ _STROKES = 3
 
 
 def draw(kind: str, *, shape: tuple[int, int, int], count: int, seed: int) -> Pixels:
-    """Images of `kind` "strokes" or "leaves", NCHW float32 in [0, 1]; the first ones do not depend on `count`."""
+    """Images of `kind` "strokes", "silhouettes" or "leaves", NCHW float32 in [0, 1].
+
+    The first ones do not depend on `count`.
+    """
     channels, height, width = shape
     batches = []
     for start in range(0, count, _CHUNK):
         rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD2A3, start]))
-        if kind == "strokes":
-            images = np.repeat(_strokes(rng, _CHUNK, height, width)[:, None], channels, axis=1)
+        if kind in _GREY:
+            images = np.repeat(_GREY[kind](rng, _CHUNK, height, width)[:, None], channels, axis=1)
         else:
             images = _leaves(rng, _CHUNK, height, width)
             if channels == 1:
@@ -94,6 +98,29 @@ def _pen_paths(rng: Rng, n: int) -> Pixels:
     return paths.reshape(n, -1, 2)
 
 
+def _silhouettes(rng: Rng, n: int, height: int, width: int) -> Pixels:
+    gy, gx = _grid(height, width)
+    outline = _field(rng, n, height, width, grain=0.36, mirrored=True) - 2.2 * np.sqrt(1.3 * gx**2 + gy**2)
+    cover = rng.uniform(0.2, 0.6, n)
+    level = np.array([np.quantile(one, 1 - part) for one, part in zip(outline, cover)])[:, None, None]
+    mask = 1 / (1 + np.exp(-12 * (outline - level)))
+    shade = rng.normal(0.55, 0.2, (n, 1, 1)) + 0.12 * _field(rng, n, height, width, grain=0.29, mirrored=True)
+    shade = shade + 0.06 * _field(rng, n, height, width, grain=0.07, mirrored=False)
+    return np.asarray(mask * np.clip(shade, 0.1, 1), dtype=np.float32)
+
+
+def _field(rng: Rng, n: int, height: int, width: int, *, grain: float, mirrored: bool) -> npt.NDArray[np.float64]:
+    """Smooth noise of mean 0 and variance 1 in each image; `grain` is its blur in halves of the longer side."""
+    from scipy.ndimage import gaussian_filter
+
+    sigma = grain * max(height, width) / 2
+    noise = gaussian_filter(rng.standard_normal((n, height, width)), (0, sigma, sigma), mode="wrap")
+    if mirrored:
+        noise = noise + noise[:, :, ::-1]
+    noise = noise - noise.mean((1, 2), keepdims=True)
+    return np.asarray(noise / (noise.std((1, 2), keepdims=True) + 1e-9))
+
+
 def _leaves(rng: Rng, n: int, height: int, width: int) -> Pixels:
     gy, gx = (axis[None] for axis in _grid(height, width))
     palette = _palette(rng, n)
@@ -151,3 +178,6 @@ def _palette(rng: Rng, n: int, colours: int = 7) -> Pixels:
     phases = np.array([0.0, 1 / 3, 2 / 3])
     tint = 0.5 * colourful * np.cos(2 * np.pi * (hue - phases))
     return np.asarray(np.clip(bright + tint, 0, 1), dtype=np.float32)
+
+
+_GREY = {"strokes": _strokes, "silhouettes": _silhouettes}

@@ -18,7 +18,12 @@ from prismfl.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-DRAWN = {"procedural": "", "procedural-strokes": "strokes", "procedural-leaves": "leaves"}
+DRAWN = {
+    "procedural": "",
+    "procedural-strokes": "strokes",
+    "procedural-silhouettes": "silhouettes",
+    "procedural-leaves": "leaves",
+}
 PUBLIC_ONLY = ("kannada", "omniglot", "kannada+omniglot", "tiny-imagenet")
 
 Images = npt.NDArray[Any]
