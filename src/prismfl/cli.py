@@ -82,7 +82,7 @@ def run(
     sites: Annotated[int | None, typer.Option("--sites", "-n")] = None,
     split: Annotated[str | None, typer.Option()] = None,
     model: Annotated[str | None, typer.Option()] = None,
-    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural' (also -strokes, -silhouettes, -leaves).")] = None,
+    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     device: Annotated[str | None, typer.Option()] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")] = None,
@@ -187,9 +187,10 @@ def data(
     fmt: Format = "table",
 ) -> None:
     """Data sets by name, and which of them are at hand."""
-    from prismfl.data import available
+    from prismfl.data import available, public_names
     from prismfl.report.tables import simple_table
 
+    found = available(data_dir)
     rows = [
         {
             "data": spec.name,
@@ -200,9 +201,11 @@ def data(
             "at hand": "yes" if there else "no",
             "where": where,
         }
-        for spec, there, where in available(data_dir)
+        for spec, there, where in found
     ]
-    terminal.emit(rows, fmt, lambda: simple_table("Data sets", rows))
+    more = [name for name in public_names() if name not in {spec.name for spec, _, _ in found}]
+    note = f"Public images (--public): a folder, any image set above, or {', '.join(more)}."
+    terminal.emit(rows, fmt, lambda: simple_table("Data sets", rows, caption=note))
 
 
 @app.command("partition")

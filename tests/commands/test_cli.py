@@ -131,6 +131,12 @@ def test_plan_warns_of_statistics_that_drown_before_anything_is_spent(tmp_path: 
     assert "warning" not in rich.stderr
 
 
+def test_data_names_the_public_images_as_well(tmp_path: Path) -> None:
+    shown = prismfl("data", cwd=tmp_path).stdout
+    assert "procedural-silhouettes" in shown
+    assert "kannada+omniglot" in shown.replace("\n", " ")
+
+
 def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
     for command in (["methods"], ["leaves"], ["data"], ["partition", "digits"]):
         done = prismfl(*command, "--format", "json", cwd=tmp_path)

@@ -25,8 +25,8 @@ def size_words(count: float) -> str:
     return ""
 
 
-def simple_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left")
+def simple_table(title: str, rows: Sequence[Mapping[str, Any]], *, caption: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in rows[0] if rows else ():
         table.add_column(str(name), overflow="fold")
     for row in rows:
