@@ -21,14 +21,14 @@ from prismfl.methods import prism
 
 HERE = Path(__file__).parent
 MNIST = {"data": "mnist", "public": "kannada+omniglot", "public_count": 8000, "model": "convnet:32"}
-FASHION = {**MNIST, "data": "fashion-mnist"}
+FASHION = {**MNIST, "data": "fashion-mnist", "public": "procedural-silhouettes"}
 CIFAR = {"data": "cifar10", "public": "tiny-imagenet", "public_count": 25000, "model": "convnet:64"}
 FACES = {"data": "celeba-hair", "public": "tiny-imagenet", "public_count": 5000, "model": "convnet:32"}
 # How these were chosen, and which choices saw a test figure, is in README.md.
 DIGITS = {"networks": 32, "views": 0.5, "covariance": 200, "images": 80, "steps": 250, "train_steps": 900}
 CLOTHES = {
-    "networks": 32, "covariance": 200, "images": 60, "steps": 200, "per_step": 3, "moments": 0.2, "labels": "half",
-    "train_steps": 900,
+    "networks": 32, "covariance": 200, "images": 60, "steps": 200, "per_step": 3, "labels": "half", "public_copies": 1,
+    "public_share": 0.6, "crop": 1.0, "blends": 1, "centre": False, "train_steps": 1500,
 }  # fmt: skip
 COLOUR = {
     "networks": 8, "share_networks": 0.1, "share_means": 0.85, "atoms": 256, "patch": 6, "pool": 2, "rank": 2048,

@@ -187,3 +187,25 @@ def test_the_moment_gap_is_zero_for_whitened_classes_and_sees_a_shift_and_a_stre
     shifted = flat + 0.5 * (labels == 1)[:, None]
     assert moment_gap(shifted, labels, classes=3) == pytest.approx(4 * 0.25 / 3 + 16 * (0.25 / 3) ** 2 / 4, rel=1e-6)
     assert moment_gap(2 * flat, labels, classes=3) == pytest.approx(9.0)
+
+
+def test_public_crops_and_mixtures_are_labelled_by_the_head_and_get_their_share_of_the_draws() -> None:
+    cfg = CFG.model_copy(
+        update={"copies": 2, "public_copies": 1, "public_share": 0.6, "blends": 3, "blend_share": 0.25, "centre": False}
+    )
+    enc = prism.encoder(cfg, TASK)
+    generator = torch.Generator().manual_seed(0)
+    head = {"weight": torch.randn(enc.rank, 3, generator=generator), "bias": torch.zeros(3)}
+    x, y = torch.rand(6, 1, 8, 8, generator=generator), torch.arange(6) % 3
+    pictures, labels, weights = prism.training_set(cfg, TASK, enc, head, x=x, y=y, key=Key.seed(0))
+    own, shown = 12, 92  # two copies of each image, then the 80 public ones, then three mixtures for each of these
+    assert len(pictures) == len(labels) == len(weights) == 4 * shown
+    torch.testing.assert_close(labels[:own], torch.nn.functional.one_hot(y.repeat(2), 3).float())
+    opinion = torch.softmax(prism.head_scores(enc, head, pictures[own:]), 1)
+    torch.testing.assert_close(labels[own:], opinion, rtol=1e-4, atol=1e-5)
+    parts = torch.stack([w.sum() for w in (weights[:own], weights[own:shown], weights[shown:])])
+    torch.testing.assert_close(parts, torch.tensor([0.75 * 0.4, 0.75 * 0.6, 0.25]))
+    mixed = pictures[shown:].flatten(1)
+    assert float(torch.cdist(mixed, pictures[:shown].flatten(1)).min(1).values.median()) > 0.1
+    low, high = pictures[:shown].amin(), pictures[:shown].amax()
+    assert bool(((mixed >= low) & (mixed <= high)).all())

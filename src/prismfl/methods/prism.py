@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Method, Shapes, Site, State, Summed, Task
-from prismfl.models.augment import affine, crops
+from prismfl.models.augment import affine, blended, crops
 from prismfl.models.classifier import Params, build
 from prismfl.models.distil import balanced_weights, distil
 from prismfl.models.matching import Look, match_images, moment_gap
@@ -88,6 +88,8 @@ class Config(HeadConfig):
     public_copies: int = Field(0, ge=0, description="crops of each public image that are labelled and used as well")
     public_share: float = Field(0.5, ge=0, le=1, description="share of the training draws that go to those crops")
     crop: float = Field(0.5, gt=0, le=1, description="least side of those crops; small ones are blurred by enlarging")
+    blends: int = Field(0, ge=0, description="mixtures of two pictures, labelled by the head, for each picture so far")
+    blend_share: float = Field(0.5, ge=0, le=1, description="share of the training draws that go to those mixtures")
     centre: bool = Field(True, description="take off the public images' own leaning to some classes")
     temperature: float = Field(1.0, gt=0, description="of the soft labels")
     train_steps: int = Field(700, ge=1, description="training steps of the fresh network")
@@ -381,7 +383,7 @@ def training_set(
     y: torch.Tensor,
     key: Key,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Augmented copies of the synthetic images and crops of public ones, with labels and draw weights."""
+    """Augmented copies of the synthetic images, crops of public ones and mixtures, with labels and draw weights."""
     colour, generator = task.shape[0] == 3, key.torch(task.device)
     pictures = torch.cat([affine(x, generator, flip=colour) for _ in range(cfg.copies)])
     labels = F.one_hot(y.repeat(cfg.copies), len(task.classes)).float()
@@ -398,11 +400,20 @@ def training_set(
         if cfg.centre:
             scores = scores - scores.mean(0)
         guessed = F.softmax(scores / cfg.temperature, 1)
-        balance = balanced_weights(guessed).cpu()
         pictures, labels = torch.cat([pictures, shown]), torch.cat([labels, guessed])
-        own = (1 - cfg.public_share) / weights.sum() * weights
-        weights = torch.cat([own, cfg.public_share / balance.sum() * balance])
+        weights = _with_share(weights, guessed, cfg.public_share)
+    if cfg.blends:
+        mixed = blended(pictures, cfg.blends * len(pictures), generator)
+        guessed = F.softmax(head_scores(enc, head, mixed) / cfg.temperature, 1)
+        pictures, labels = torch.cat([pictures, mixed]), torch.cat([labels, guessed])
+        weights = _with_share(weights, guessed, cfg.blend_share)
     return pictures, labels, weights
+
+
+def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> torch.Tensor:
+    """Draw weights where further pictures with these labels get `share` of the draws, and each class as much of it."""
+    further = balanced_weights(labels).cpu()
+    return torch.cat([(1 - share) / weights.sum() * weights, share / further.sum() * further])
 
 
 def train_fresh(

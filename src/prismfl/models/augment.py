@@ -50,3 +50,11 @@ def crops(images: torch.Tensor, *, least: float, generator: torch.Generator) -> 
     rows = (torch.stack([size, zero, x], 1), torch.stack([zero, size, y], 1))
     where = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
     return F.grid_sample(images, where, align_corners=False, padding_mode="reflection")
+
+
+def blended(x: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
+    """`count` mixtures of two of the images each, with every part of either as likely."""
+    device = generator.device
+    first, second = (torch.randint(0, len(x), (count,), generator=generator, device=device) for _ in range(2))
+    part = torch.rand(count, 1, 1, 1, generator=generator, device=device).to(x.device)
+    return part * x[first] + (1.0 - part) * x[second]
