@@ -17,24 +17,33 @@ TARGETS = {
 }
 
 
+START, END = "<!-- table: written by table.py -->", "<!-- end of table -->"
+
+
 def main() -> None:
     files = [path for path in sorted(HERE.glob("results*.json")) if path.stem != "results_ablation"]
     rows = [row for path in files for row in json.loads(path.read_text())]
     groups = defaultdict(list)
     for row in rows:
         groups[row["data"], row["split"], row["sites"], row["method"], round(row["epsilon"], 1)].append(row)
-    print("| data, split, sites | method | epsilon | aim | accuracy % | seeds | bytes up + down | minutes |")
-    print("|---|---|---|---|---|---|---|---|")
+    lines = [
+        "| data, split, sites | method | epsilon | aim | accuracy % | seeds | bytes up + down | minutes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for (data, split, sites, method, epsilon), found in sorted(groups.items()):
         scores = [row["accuracy"] for row in found]
         spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
         aim = TARGETS.get((data, split, sites), {}).get(epsilon, "-") if method == "prism" else ""
         size = mean(row["bytes_up"] + row["bytes_down"] for row in found) / 1e6
         minutes = mean(row["minutes"] for row in found)
-        print(
+        lines.append(
             f"| {data}, {split}, {sites} | {method} | {epsilon:g} | {aim} | {mean(scores):.2f}{spread} | {len(scores)} "
             f"| {size:.2f} MB | {minutes:.1f} |"
         )
+    readme = HERE / "README.md"
+    before, _, rest = readme.read_text().partition(START)
+    _, _, after = rest.partition(END)
+    readme.write_text("\n".join([before + START, *lines, END]) + after)
 
 
 if __name__ == "__main__":
