@@ -20,7 +20,7 @@ import torch
 TILE = 4
 WIDE = 64  # channels from which the fewer multiplications outweigh the maps
 ROOT = 0.5**0.5
-POINTS = (0.0, ROOT, -ROOT, 1 / ROOT, -1 / ROOT)  # and infinity: the choice that rounds least among symmetric ones
+POINTS = (0.0, ROOT, -ROOT, 1 / ROOT, -1 / ROOT)  # and infinity; whole numbers would round twice as much
 
 
 @dataclass(frozen=True)
