@@ -41,8 +41,8 @@ def main() -> None:
             f"| {size:.2f} MB | {minutes:.1f} |"
         )
     readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(START)
-    _, _, after = rest.partition(END)
+    before, rest = readme.read_text().split(START)
+    _, after = rest.split(END)
     readme.write_text("\n".join([before + START, *lines, END]) + after)
 
 

@@ -3,7 +3,7 @@
 Gradient matching needs d D(g(x)) / dx, where g(x) is the gradient of the loss by the weights. With v = dD/dg held
 fixed this is the derivative of the loss's gradient *by the images* as the weights move along v, because derivatives
 commute. So one ordinary pass gives g, and one pass of tangents (forward with v beside the weights, then backward)
-gives the answer. Nothing is recorded; wide convolutions share their tiles (`winograd`), the others run as forward
+gives the answer. Nothing is recorded; wide convolutions share their tiles (`fast_conv`), the others run as forward
 convolutions, which are the fastest a CPU has; and norm, ReLU and pooling are done together (`plane_norm`).
 
 Only for networks like FedLAP's: convolutions, norms with one group a channel, ReLU, 2x2 average pooling, and a
@@ -19,12 +19,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl import plane_norm, winograd
+from prismfl import fast_conv, plane_norm
 
 Params = Mapping[str, torch.Tensor]
 Found = dict[str, torch.Tensor]
 FEW = 8  # channels of images: a matrix product is faster there than a convolution
-Seen = torch.Tensor | winograd.Tiles  # what a convolution looks at
+Seen = torch.Tensor | fast_conv.Tiles  # what a convolution looks at
 
 
 @dataclass(frozen=True)
@@ -180,17 +180,17 @@ def _backward_tangent(
 
 
 def _seen(x: torch.Tensor, weight: torch.Tensor, padding: int) -> Seen:
-    return winograd.cut(x) if winograd.fits(weight, padding, *x.shape[2:]) else x
+    return fast_conv.cut(x) if fast_conv.fits(weight, padding, *x.shape[2:]) else x
 
 
 def _convolved(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
     """The sum of the convolutions of what is seen, each with its own weights."""
-    return _summed(looks, winograd.kernel, lambda x, weight: straight(x, weight, padding))
+    return _summed(looks, fast_conv.kernel, lambda x, weight: straight(x, weight, padding))
 
 
 def _transposed(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
     """The sum of the transposed convolutions."""
-    return _summed(looks, winograd.turned, lambda x, weight: transposed(x, weight, padding))
+    return _summed(looks, fast_conv.turned, lambda x, weight: transposed(x, weight, padding))
 
 
 def _summed(
@@ -201,22 +201,19 @@ def _summed(
     products: torch.Tensor | None = None
     size = None
     for seen, weight in looks:
-        if isinstance(seen, winograd.Tiles):
+        if isinstance(seen, fast_conv.Tiles):
             size, one = seen.size, (seen.values, kernel(weight))
             products = torch.bmm(*one) if products is None else products.baddbmm_(*one)
         else:
             products = plain(seen, weight) if products is None else products.add_(plain(seen, weight))
     assert products is not None
-    return products if size is None else winograd.join(products, size)
+    return products if size is None else fast_conv.join(products, size)
 
 
 def straight(x: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
     """The convolution."""
-    if weight.shape[1] >= FEW:
-        return F.conv2d(x, weight, padding=padding)
-    n, _, h, w = x.shape
-    values = F.unfold(x, 3, padding=padding).mT @ weight.flatten(1).T
-    return values.view(n, h + 2 * padding - 2, w + 2 * padding - 2, -1).permute(0, 3, 1, 2)
+    few = weight.shape[1] < FEW
+    return fast_conv.by_patches(x, weight, (padding, padding)) if few else F.conv2d(x, weight, padding=padding)
 
 
 def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
@@ -232,11 +229,10 @@ def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch
 
 
 def _weight_gradient(seen: Seen, back: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
-    if isinstance(seen, winograd.Tiles):
-        return winograd.kernel_gradient(seen, winograd.spread(back))
+    if isinstance(seen, fast_conv.Tiles):
+        return fast_conv.kernel_gradient(seen, fast_conv.spread(back))
     if weight.shape[1] < FEW:
-        rows = F.unfold(seen, 3, padding=padding) @ back.permute(0, 2, 3, 1).flatten(1, 2)
-        return rows.sum(0).T.reshape(weight.shape)
+        return fast_conv.patch_gradients(seen, back, (padding, padding)).sum(0).permute(3, 0, 1, 2)
     _, found, _ = torch.ops.aten.convolution_backward(
         back, seen, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
     )

@@ -1,7 +1,8 @@
 """The layers of wide convolutional networks, where the gradients of each record are worth some care.
 
-Convolutions go by tiles (`winograd`), and norm, ReLU and pooling together (`plane_norm`); pictures have their channels
-last. As in `per_record`, no layer looks at a record's neighbours, and what comes back to a layer's output is tapped.
+Convolutions go by tiles or patches (`fast_conv`), and norm, ReLU and pooling together (`plane_norm`); pictures have
+their channels last. As in `per_record`, no layer looks at a record's neighbours, and what comes back to a layer's
+output is tapped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl import plane_norm, winograd
+from prismfl import fast_conv, plane_norm
 from prismfl.privacy.layer_gradients import Kernels, LayerGradients, Params, Rows, Tap, tapped
 
 
@@ -23,31 +24,28 @@ def simple(layer: nn.Conv2d) -> bool:
 
 
 def wide(layer: nn.Conv2d) -> bool:
-    return simple(layer) and layer.padding == (1, 1) and min(layer.weight.shape[:2]) >= winograd.WIDE
+    return simple(layer) and layer.padding == (1, 1) and min(layer.weight.shape[:2]) >= fast_conv.WIDE
 
 
 def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     """A convolution in a wide network: channels last, by tiles if the picture can be cut, otherwise by patches."""
     weight, bias, went_in = own["weight"], own.get("bias"), value.detach()
-    tiled = wide(layer) and winograd.fits(weight, 1, *value.shape[2:])
-    n, _, h, w = went_in.shape
-    down, across = int(layer.padding[0]), int(layer.padding[1])
+    padding = int(layer.padding[0]), int(layer.padding[1])
+    tiled = padding == (1, 1) and fast_conv.fits(weight, 1, *value.shape[2:])
     if tiled:
-        seen = winograd.cut(went_in)
+        seen = fast_conv.cut(went_in)
         out = TiledConvolution.apply(value, weight, seen)  # type: ignore[no-untyped-call]
     elif value.requires_grad:
-        out = F.conv2d(value, weight, padding=(down, across))
+        out = F.conv2d(value, weight, padding=padding)
     else:
-        out = F.unfold(value, 3, padding=(down, across)).mT @ weight.flatten(1).T
-        out = out.view(n, h + 2 * down - 2, w + 2 * across - 2, -1).permute(0, 3, 1, 2)
+        out = fast_conv.by_patches(value, weight, padding)
     out = tapped(out if bias is None else out + bias[:, None, None])
 
     def make(back: torch.Tensor) -> LayerGradients:
         by_bias = None if bias is None else back.sum((2, 3))
         if tiled:
-            return Kernels(prefix, winograd.kernel_gradients(seen, winograd.spread(back)), (3, 2, 0, 1), by_bias)
-        rows = F.unfold(went_in, 3, padding=(down, across)) @ back.permute(0, 2, 3, 1).flatten(1, 2)
-        return Kernels(prefix, rows.view(n, -1, 3, 3, len(weight)), (3, 0, 1, 2), by_bias)
+            return Kernels(prefix, fast_conv.kernel_gradients(seen, fast_conv.spread(back)), (3, 2, 0, 1), by_bias)
+        return Kernels(prefix, fast_conv.patch_gradients(went_in, back, padding), (3, 0, 1, 2), by_bias)
 
     return out, ([out], make)
 
@@ -56,15 +54,15 @@ class TiledConvolution(torch.autograd.Function):
     """A convolution by tiles; what comes back to its input goes by tiles as well."""
 
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, weight: torch.Tensor, seen: winograd.Tiles) -> torch.Tensor:
+    def forward(ctx: Any, value: torch.Tensor, weight: torch.Tensor, seen: fast_conv.Tiles) -> torch.Tensor:
         ctx.save_for_backward(weight)
-        return winograd.join(torch.bmm(seen.values, winograd.kernel(weight)), seen.size)
+        return fast_conv.join(torch.bmm(seen.values, fast_conv.kernel(weight)), seen.size)
 
     @staticmethod
     def backward(ctx: Any, *backs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (weight,) = ctx.saved_tensors
-        seen = winograd.cut(backs[0])
-        return winograd.join(torch.bmm(seen.values, winograd.turned(weight)), seen.size), None, None
+        seen = fast_conv.cut(backs[0])
+        return fast_conv.join(torch.bmm(seen.values, fast_conv.turned(weight)), seen.size), None, None
 
 
 def is_block(layers: Sequence[nn.Module]) -> bool:

@@ -1,10 +1,10 @@
-"""3x3 convolutions with a quarter of the multiplications: Winograd's F(4x4, 3x3), for wide layers on a CPU.
+"""3x3 convolutions as a CPU does them fast: wide ones by Winograd's tiles, those of few channels by patches.
 
-A picture is cut into tiles of 6x6 pixels that overlap by two, and a fixed linear map turns each into 36 numbers a
-channel (`cut`). There a convolution is 36 products of matrices over the channels, and another fixed map turns products
-into 4x4 results (`join`). The gradient by the kernel goes the same way backwards (`spread`, `kernel_gradient`). Tiles
-are kept and used again: the second convolution of a picture costs only its products. Against a plain convolution the
-results differ by rounding, a few millionths.
+Winograd's F(4x4, 3x3) needs a quarter of the multiplications. A picture is cut into tiles of 6x6 pixels that overlap by
+two, and a fixed linear map turns each into 36 numbers a channel (`cut`). There a convolution is 36 products of matrices
+over the channels, and another fixed map turns products into 4x4 results (`join`). The gradient by the kernel goes the
+same way backwards (`spread`, `kernel_gradient`). Tiles are kept and used again: the second convolution of a picture
+costs only its products. Against a plain convolution the results differ by rounding, a few millionths.
 
 Pictures are (records, channels, height, width) as everywhere, best laid out with their channels last.
 """
@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 TILE = 4
 WIDE = 64  # channels from which the fewer multiplications outweigh the maps
@@ -95,6 +96,19 @@ def kernel_gradients(seen: Tiles, spread_back: torch.Tensor) -> torch.Tensor:
         torch.bmm(inputs[:, record].mT, backs[:, record], out=products)
         torch.mm(down, products.view(len(products), -1), out=found[record])
     return found.view(count, 3, 3, inputs.shape[-1], backs.shape[-1])
+
+
+def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
+    """The convolution of pictures of few channels, channels last."""
+    n, _, h, w = x.shape
+    values = F.unfold(x, 3, padding=padding).mT @ weight.flatten(1).T
+    return values.view(n, h + 2 * padding[0] - 2, w + 2 * padding[1] - 2, -1).permute(0, 3, 1, 2)
+
+
+def patch_gradients(x: torch.Tensor, back: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
+    """The gradient by the kernel of each record, as (records, in, 3, 3, out)."""
+    rows = F.unfold(x, 3, padding=padding) @ back.permute(0, 2, 3, 1).flatten(1, 2)
+    return rows.view(len(x), -1, 3, 3, rows.shape[-1])
 
 
 def _both(name: str, like: torch.Tensor) -> torch.Tensor:
