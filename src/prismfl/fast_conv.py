@@ -20,6 +20,8 @@ from torch.nn import functional as F
 
 TILE = 4
 WIDE = 64  # channels from which the fewer multiplications outweigh the maps
+CACHED = 2**17  # numbers of pictures that are cut at a time; their tiles hold 36 for 16
+LARGE = 1e15  # a number that can be squared and summed over a layer in single precision
 ROOT = 0.5**0.5
 POINTS = (0.0, ROOT, -ROOT, 1 / ROOT, -1 / ROOT)  # and infinity; whole numbers would round twice as much
 
@@ -31,6 +33,12 @@ class Tiles:
     values: torch.Tensor
     size: tuple[int, int, int]
 
+    def only(self, records: torch.Tensor) -> Tiles:
+        """Those of the records that are marked."""
+        n, h, w = self.size
+        kept = self.values.view(len(self.values), n, -1, self.values.shape[-1])[:, records]
+        return Tiles(kept.flatten(1, 2), (kept.shape[1], h, w))
+
 
 def fits(weight: torch.Tensor, padding: int, height: int, width: int) -> bool:
     """Whether this convolution (of stride 1) can be done here and is worth it."""
@@ -41,14 +49,18 @@ def fits(weight: torch.Tensor, padding: int, height: int, width: int) -> bool:
 def cut(x: torch.Tensor) -> Tiles:
     """The tiles of pictures that are to be convolved with a border of one zero."""
     n, c, h, w = x.shape
-    framed = x.new_zeros(n, h + 2, w + 2, c)
-    framed[:, 1:-1, 1:-1] = x.permute(0, 2, 3, 1)
-    record, row, column, _ = framed.stride()
-    side = TILE + 2
-    pixels = framed.as_strided(
-        (side, side, n, h // TILE, w // TILE, c), (row, column, record, TILE * row, TILE * column, 1)
-    )
-    return Tiles((_both("input", x) @ pixels.reshape(side * side, -1)).view(side * side, -1, c), (n, h, w))
+    side, per_record = TILE + 2, h // TILE * (w // TILE) * c
+    values = x.new_empty(side * side, n * per_record)
+    at_once = max(1, CACHED // max(1, c * h * w))
+    for start in range(0, n, at_once):
+        framed = F.pad(x[start : start + at_once].permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
+        record, row, column, _ = framed.stride()
+        pixels = framed.as_strided(
+            (side, side, len(framed), h // TILE, w // TILE, c), (row, column, record, TILE * row, TILE * column, 1)
+        )
+        own = values[:, start * per_record : (start + len(framed)) * per_record]
+        torch.mm(_both("input", x), pixels.reshape(side * side, -1), out=own)
+    return Tiles(values.view(side * side, -1, c), (n, h, w))
 
 
 def kernel(weight: torch.Tensor) -> torch.Tensor:
@@ -65,9 +77,11 @@ def turned(weight: torch.Tensor) -> torch.Tensor:
 def join(products: torch.Tensor, size: tuple[int, int, int]) -> torch.Tensor:
     """The pictures that products of tiles and kernels stand for."""
     n, h, w = size
-    parts = _both("output", products) @ products.view(len(products), -1)
-    parts = parts.view(TILE, TILE, n, h // TILE, w // TILE, -1)
-    return parts.permute(2, 3, 0, 4, 1, 5).reshape(n, h, w, -1).permute(0, 3, 1, 2)
+    parts = (_both("output", products) @ products.view(len(products), -1)).view(TILE, TILE, n, h // TILE, w // TILE, -1)
+    shape = (n, parts.shape[-1], h, w)
+    made = torch.empty(shape, dtype=products.dtype, device=products.device, memory_format=torch.channels_last)
+    made.permute(0, 2, 3, 1).view(n, h // TILE, TILE, w // TILE, TILE, -1).copy_(parts.permute(2, 3, 0, 4, 1, 5))
+    return made
 
 
 def spread(back: torch.Tensor) -> torch.Tensor:
@@ -96,6 +110,26 @@ def kernel_gradients(seen: Tiles, spread_back: torch.Tensor) -> torch.Tensor:
         torch.bmm(inputs[:, record].mT, backs[:, record], out=products)
         torch.mm(down, products.view(len(products), -1), out=found[record])
     return found.view(count, 3, 3, inputs.shape[-1], backs.shape[-1])
+
+
+def gradient_norms(x: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+    """The squared norm of each record's gradient by the kernel, for a border of one zero, without the gradient.
+
+    It is the sum over pairs of pixels of what their patches have in common times what came back to both. Cheap where
+    pixels are few. In double precision, since the terms may cancel; infinite where the gradient itself could overflow
+    in single precision.
+    """
+    n, _, h, w = x.shape
+    pixels, backs = (t.permute(0, 2, 3, 1).flatten(1, 2).double() for t in (x, back))
+    common = (pixels @ pixels.mT).view(n, h, w, h, w)
+    for row, other in ((1, 3), (2, 4)):  # patches are pixels and their neighbours, above and below, left and right
+        alone, size = common.clone(), common.shape[row] - 1
+        for there, here in ((0, 1), (1, 0)):
+            neighbours = alone.narrow(row, there, size).narrow(other, there, size)
+            common.narrow(row, here, size).narrow(other, here, size).add_(neighbours)
+    norms = common.flatten(1).mul_((backs @ backs.mT).flatten(1)).sum(1).clamp_min_(0.0)
+    largest = torch.maximum(pixels.abs().amax((1, 2)), backs.abs().amax((1, 2)))
+    return norms.where(largest < LARGE, torch.inf)
 
 
 def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:

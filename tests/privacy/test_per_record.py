@@ -47,6 +47,13 @@ def wide(classes: int) -> nn.Module:
     )
 
 
+def without_biases(classes: int) -> nn.Module:
+    """A wide convolution without a bias in front of norm, ReLU and pooling; pictures large, then small."""
+    first = (nn.Conv2d(1, 64, 3, padding=1, bias=False), nn.GroupNorm(64, 64), nn.ReLU(), nn.AvgPool2d(2))
+    second = (nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.GroupNorm(64, 64), nn.ReLU(), nn.AvgPool2d(2))
+    return nn.Sequential(*first, *second, nn.Conv2d(64, 64, 3, padding=1), nn.Flatten(), nn.Linear(1024, classes))
+
+
 def by_rows(classes: int) -> nn.Module:
     """A linear layer over every row of a picture: many positions a record."""
     return nn.Sequential(nn.Linear(12, 5), nn.GELU(), nn.Flatten(), nn.Linear(60, classes))
@@ -80,6 +87,7 @@ def flattened(sums: dict[str, torch.Tensor], params: dict[str, torch.Tensor]) ->
     [
         *(("convnet:4", IMAGE), ("lenet:3", IMAGE), ("sigmoid-lenet:3", IMAGE), ("mlp:5", TABLE), ("logreg", TABLE)),
         *(("convnet:64", (1, 28, 28)), ("convnet:64", (3, 20, 20)), (wide, IMAGE)),
+        (without_biases, (1, 16, 16)),
         (strided, IMAGE),
         (by_rows, IMAGE),
     ],

@@ -4,7 +4,8 @@ Gradient matching needs d D(g(x)) / dx, where g(x) is the gradient of the loss b
 fixed this is the derivative of the loss's gradient *by the images* as the weights move along v, because derivatives
 commute. So one ordinary pass gives g, and one pass of tangents (forward with v beside the weights, then backward)
 gives the answer. Nothing is recorded; wide convolutions share their tiles (`fast_conv`), the others run as forward
-convolutions, which are the fastest a CPU has; and norm, ReLU and pooling are done together (`plane_norm`).
+convolutions, which are the fastest a CPU has; norm, ReLU and pooling are done together (`plane_norm`); and biases of
+convolutions are left out, because the norms take them away again.
 
 Only for networks like FedLAP's: convolutions, norms with one group a channel, ReLU, 2x2 average pooling, and a
 linear layer at the end (`plain_convnet`). Everything else takes autograd's way in `landscape`.
@@ -137,7 +138,7 @@ Half = tuple[Seen, plane_norm.Normed]
 def _forward(block: Block, params: Params, x: torch.Tensor) -> tuple[torch.Tensor, Half]:
     weight = params[block.conv + ".weight"]
     seen = _seen(x, weight, block.padding)
-    z = _convolved([(seen, weight)], block.padding).add_(_channels(params[block.conv + ".bias"]))
+    z = _convolved([(seen, weight)], block.padding)
     out, normed = plane_norm.forward(z, params[block.norm + ".weight"], params[block.norm + ".bias"], block.eps)
     return out, (seen, normed)
 
@@ -153,7 +154,7 @@ def _backward(
         block.norm + ".weight": returned.by_gain.sum((0, 1)),
         block.norm + ".bias": returned.by_shift.sum((0, 1)),
         block.conv + ".weight": _weight_gradient(seen, at_conv, weight, block.padding),
-        block.conv + ".bias": at_conv.sum((0, 2, 3)),
+        block.conv + ".bias": torch.zeros_like(params[block.conv + ".bias"]),
     }
     before = back if first else _transposed([(seen_back, weight)], block.padding)
     return before, Kept(seen, normed, returned, seen_back), found
@@ -166,7 +167,7 @@ def _forward_tangent(
     if moving is not None:
         weight = params[block.conv + ".weight"]
         looks.append((_seen(moving, weight, block.padding), weight))
-    z = _convolved(looks, block.padding).add_(_channels(v[block.conv + ".bias"]))
+    z = _convolved(looks, block.padding)
     return plane_norm.forward_along(z, kept.normed, v[block.norm + ".weight"], v[block.norm + ".bias"])
 
 
@@ -238,7 +239,3 @@ def _weight_gradient(seen: Seen, back: torch.Tensor, weight: torch.Tensor, paddi
     )
     made: torch.Tensor = found
     return made
-
-
-def _channels(value: torch.Tensor) -> torch.Tensor:
-    return value[:, None, None]

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import torch
 
+from prismfl import fast_conv
+
 Params = Mapping[str, torch.Tensor]
 
 
@@ -54,6 +56,28 @@ class Kernels:
         rows = {"weight": self.rows} | ({} if self.bias is None else {"bias": self.bias})
         found = Rows({self.prefix + name: r for name, r in rows.items()}).weighted_sum(factors, keep)
         return found | {self.prefix + "weight": found[self.prefix + "weight"].permute(self.order)}
+
+
+@dataclass(frozen=True)
+class TiledKernels:
+    """The same, not written out, of a convolution by tiles; for small pictures."""
+
+    prefix: str
+    seen: fast_conv.Tiles
+    norms: torch.Tensor
+    back: torch.Tensor
+    bias: torch.Tensor | None
+
+    def squared_norms(self) -> torch.Tensor:
+        return self.norms if self.bias is None else self.norms + squared_norms(self.bias)
+
+    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        seen = self.seen if keep is None else self.seen.only(keep)
+        back = (self.back if keep is None else self.back[keep]) * factors[:, None, None, None]
+        found = {self.prefix + "weight": fast_conv.kernel_gradient(seen, fast_conv.spread(back))}
+        if self.bias is None:
+            return found
+        return found | Rows({self.prefix + "bias": self.bias}).weighted_sum(factors, keep)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,8 @@ def _gradients(
                 value = layer(value)
                 continue
             if isinstance(layer, nn.Conv2d):
+                if wide and wide_layers.is_block([m for _, m in layers[i : i + 4]]):
+                    own.pop("bias", None)  # the norm takes it away again, so that its gradient is zero
                 convolution = wide_layers.convolution if wide and wide_layers.simple(layer) else _convolution
                 value, tap = convolution(layer, prefix, own=own, value=value)
             elif isinstance(layer, nn.GroupNorm):
