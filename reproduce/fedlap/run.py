@@ -26,7 +26,7 @@ DATA = ("mnist", "fashion-mnist", "cifar10")
 LANDSCAPE = {"public_classes": FEDLAP}
 SETTINGS: dict[str, dict[str, Any]] = {
     "fedlap-dp": LANDSCAPE,
-    "dp-fedprox": {"steps": 200, "clip": 0.2, "lr": 0.1},
+    "dp-fedprox": {"steps": 200, "clip": 0.2, "lr": 1.0, "mu": 0.003},
     "dp-fedavg": {"steps": 200, "clip": 0.1},
 }
 
