@@ -31,8 +31,9 @@ class Normed:
 
     def came_back(self, back: torch.Tensor, part: slice) -> torch.Tensor:
         """What comes back to the output of the norm from `back` at the pooled one."""
-        wide = flat(_unpooled(back[part], self.normal.shape[2:]))
-        return torch.ops.aten.threshold_backward(wide, self.output(part), 0)  # type: ignore[no-any-return]
+        out, pixels = self.output(part), _unpooled(back[part], self.normal.shape[2:])
+        passed: torch.Tensor = torch.ops.aten.threshold_backward(pixels, out.view(pixels.shape), 0)
+        return passed.view(out.shape)
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,14 @@ def backward(back: torch.Tensor, kept: Normed) -> tuple[torch.Tensor, Returned]:
     """What comes back to `z`, and by gain and shift, from `back` at the pooled output."""
     before = torch.empty_like(kept.normal)
     done = Returned(back, torch.empty_like(kept.factor), torch.empty_like(kept.factor))
+    count = before.shape[2] * before.shape[3]
     for part in _parts(before):
         at_norm, normal = kept.came_back(back, part), flat(kept.normal)[part]
         torch.sum(at_norm, 1, keepdim=True, out=done.by_shift[part])
         torch.sum(at_norm * normal, 1, keepdim=True, out=done.by_gain[part])
-        torch.mul(_free(at_norm, normal, done, part), kept.gain * kept.factor[part], out=flat(before)[part])
+        scale = kept.gain * kept.factor[part]
+        free = torch.addcmul(done.by_shift[part] * scale / -count, at_norm, scale, out=flat(before)[part])
+        free.addcmul_(normal, done.by_gain[part] * scale, value=-1.0 / count)
     return before, done
 
 
@@ -87,7 +91,9 @@ def forward_along(
     for part in _parts(moving):
         moved, normal = flat(moving)[part], flat(kept.normal)[part]
         torch.mean(moved * normal, 1, keepdim=True, out=drift[part])
-        moved.sub_(moved.mean(1, keepdim=True)).addcmul_(normal, drift[part], value=-1.0).mul_(kept.factor[part])
+        factor = kept.factor[part]
+        torch.addcmul(-moved.mean(1, keepdim=True) * factor, moved, factor, out=moved)
+        moved.addcmul_(normal, drift[part] * factor, value=-1.0)
         out = torch.addcmul(shift, normal, gain).addcmul_(moved, kept.gain)
         pooled[part] = _pooled(torch.ops.aten.threshold_backward(out, kept.output(part), 0), moving)
     return pooled, Moved(moving, drift)
@@ -96,17 +102,18 @@ def forward_along(
 def backward_along(back: torch.Tensor, kept: Normed, done: Returned, moved: Moved, gain: torch.Tensor) -> torch.Tensor:
     """How what comes back to `z` moves, with `back` as the move of what came to the pooled output."""
     before = torch.empty_like(kept.normal)
-    count = before[0, 0].numel()
+    count = before.shape[2] * before.shape[3]
     for part in _parts(before):
         normal, turn = flat(kept.normal)[part], flat(moved.normal)[part]
         at_norm, first = kept.came_back(back, part), kept.came_back(done.back, part)
         along = (at_norm * normal).addcmul_(first, turn).mean(1, keepdim=True)
         scale = kept.gain * kept.factor[part]
-        move = at_norm.sub_(at_norm.mean(1, keepdim=True)).addcmul_(normal, along, value=-1.0)
-        move.addcmul_(turn, done.by_gain[part], value=-1.0 / count).mul_(scale)
-        free = _free(first, normal, done, part)
-        weight = kept.factor[part] * (gain - scale * moved.drift[part])
-        torch.addcmul(move, free, weight, out=flat(before)[part])
+        weight = kept.factor[part] * (gain - scale * moved.drift[part])  # of what came back at first
+        by_shift, by_gain = (sums[part] / count for sums in (done.by_shift, done.by_gain))
+        even = at_norm.mean(1, keepdim=True) * scale + by_shift * weight
+        move = torch.addcmul(-even, at_norm, scale, out=flat(before)[part]).addcmul_(first, weight)
+        move.addcmul_(normal, along * scale + by_gain * weight, value=-1.0)
+        move.addcmul_(turn, by_gain * scale, value=-1.0)
     return before
 
 
@@ -114,12 +121,6 @@ def flat(pictures: torch.Tensor) -> torch.Tensor:
     """A view with the plane as one axis; an error if the channels are not last in memory."""
     n, c, h, w = pictures.shape
     return pictures.permute(0, 2, 3, 1).view(n, h * w, c)
-
-
-def _free(at_norm: torch.Tensor, normal: torch.Tensor, done: Returned, part: slice) -> torch.Tensor:
-    """What came back to the norm without its mean and its part along the normalised values. Overwrites `at_norm`."""
-    count = at_norm.shape[1]
-    return at_norm.sub_(done.by_shift[part] / count).addcmul_(normal, done.by_gain[part], value=-1.0 / count)
 
 
 def _parts(pictures: torch.Tensor) -> Iterator[slice]:
@@ -138,9 +139,13 @@ def _pooled(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _unpooled(back: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Each number of `back` for the four pixels it was a mean of; an odd last row or column saw nothing."""
+    """Each number of `back` for the four pixels it was a mean of, channels last; an odd last row or column saw nothing.
+
+    If there is none, this is a view with the four as axes of their own."""
     quarter = back.permute(0, 2, 3, 1) / 4
     n, rows, columns, c = quarter.shape
-    wide = quarter[:, :, None, :, None].expand(n, rows, 2, columns, 2, c).reshape(n, 2 * rows, 2 * columns, c)
-    missing = (0, 0, 0, size[1] - 2 * columns, 0, size[0] - 2 * rows)
-    return (F.pad(wide, missing) if any(missing) else wide).permute(0, 3, 1, 2)
+    wide = quarter[:, :, None, :, None].expand(n, rows, 2, columns, 2, c)
+    missing = size[0] - 2 * rows, size[1] - 2 * columns
+    if not any(missing):
+        return wide
+    return F.pad(wide.reshape(n, 2 * rows, 2 * columns, c), (0, 0, 0, missing[1], 0, missing[0]))
