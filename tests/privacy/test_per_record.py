@@ -130,6 +130,22 @@ def test_a_bad_record_is_left_out_and_spoils_no_other(model: str, shape: tuple[i
         torch.testing.assert_close(with_bad, without, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["black", "white", "loud", "faint", "noise", "spot", "board"])
+def test_an_odd_record_alone_counts_for_the_bound_and_no_more(kind: str) -> None:
+    """What is measured and what is added up are computed in different ways where layers are wide."""
+    classifier, params = build("convnet:64", (1, 32, 32), 3, key=Key.seed(0))
+    x = torch.randn(1, 1, 32, 32, generator=torch.Generator().manual_seed(2))
+    x = {"black": 0.0 * x, "white": 0.0 * x + 1.0, "loud": 0.0 * x + 1e6, "faint": 1e-8 * x, "noise": 1e4 * x}.get(
+        kind, x
+    )
+    if kind == "spot":
+        x = torch.zeros_like(x).index_fill_(3, torch.tensor([5]), 1e6)
+    if kind == "board":
+        x = 1e3 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2).float().expand(1, 1, 32, 32)
+    sums = clipped_gradient_sum(classifier.record_loss, params, batch=(x, torch.tensor([2])), clip=1e-3)
+    assert 1.0 - 1e-5 < float(flattened(sums, params).norm()) / 1e-3 <= 1.0
+
+
 def hooked() -> nn.Module:
     module = nn.Sequential(nn.Flatten(), nn.Linear(144, 3))
     module[1].register_forward_hook(lambda m, i, o: o - o.mean(0))
