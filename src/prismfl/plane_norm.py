@@ -139,9 +139,10 @@ def _pooled(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _unpooled(back: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Each number of `back` for the four pixels it was a mean of, channels last; an odd last row or column saw nothing.
+    """Each number of `back` for the four pixels it was a mean of, channels last.
 
-    If there is none, this is a view with the four as axes of their own."""
+    An odd last row or column saw nothing; without one this is a view, with the four pixels as axes of their own.
+    """
     quarter = back.permute(0, 2, 3, 1) / 4
     n, rows, columns, c = quarter.shape
     wide = quarter[:, :, None, :, None].expand(n, rows, 2, columns, 2, c)

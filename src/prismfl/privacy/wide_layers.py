@@ -45,7 +45,7 @@ def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tens
 
     def make(back: torch.Tensor) -> LayerGradients:
         by_bias = None if bias is None else back.sum((2, 3))
-        if tiled and value.shape[2] * value.shape[3] <= FEW_PIXELS:
+        if tiled and went_in[0, 0].numel() <= FEW_PIXELS:
             return TiledKernels(prefix, seen, fast_conv.gradient_norms(went_in, back), back, by_bias)
         if tiled:
             return Kernels(prefix, fast_conv.kernel_gradients(seen, fast_conv.spread(back)), (3, 2, 0, 1), by_bias)
