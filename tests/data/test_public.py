@@ -69,7 +69,14 @@ def test_missing_public_file_points_to_the_procedural_ones(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("kind", "shape"),
-    [*(("strokes", (1, 28, 28)), ("silhouettes", (1, 20, 24))), *(("leaves", (3, 32, 24)), ("leaves", (1, 20, 20)))],
+    [
+        ("strokes", (1, 28, 28)),
+        ("silhouettes", (1, 20, 24)),
+        ("leaves", (3, 32, 24)),
+        ("leaves", (1, 20, 20)),
+        ("portraits", (3, 24, 32)),
+        ("portraits", (1, 20, 20)),
+    ],
 )
 def test_drawings_are_repeatable_and_varied(kind: str, shape: tuple[int, int, int]) -> None:
     images = draw(kind, shape=shape, count=300, seed=5)
@@ -111,6 +118,18 @@ def test_leaves_have_colour_and_edges() -> None:
     near = np.abs(np.diff(images, axis=3)).mean()
     far = np.abs(images[..., :16] - images[..., 16:]).mean()
     assert near < far / 2
+
+
+def test_portraits_have_a_face_in_the_middle_and_hair_of_any_lightness() -> None:
+    images = draw("portraits", shape=(3, 32, 32), count=256, seed=0)
+    face, corner, top = images[:, :, 15:19, 14:18], images[:, :, :4, :4], images[:, :, 8:10, 14:18]
+    warmth = (face[:, 0] - face[:, 2]).mean((1, 2))
+    assert (warmth > 0).mean() > 0.9  # skin is redder than blue; dead leaves are as often the one as the other
+    assert 0.3 < ((corner[:, 0] - corner[:, 2]).mean((1, 2)) > 0).mean() < 0.7
+    assert top.mean((1, 2, 3)).std() > 0.15
+    # The lightness of skin tells nothing of the hair's.
+    skin, hair = face.mean((1, 2, 3)), images[:, :, 3:5, 15:17].mean((1, 2, 3))
+    assert abs(np.corrcoef(skin, hair)[0, 1]) < 0.25
 
 
 def test_procedural_by_channels() -> None:

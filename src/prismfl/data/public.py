@@ -23,6 +23,7 @@ DRAWN = {
     "procedural-strokes": "strokes",
     "procedural-silhouettes": "silhouettes",
     "procedural-leaves": "leaves",
+    "procedural-portraits": "portraits",
 }
 PUBLIC_ONLY = ("kannada", "omniglot", "kannada+omniglot", "tiny-imagenet")
 
