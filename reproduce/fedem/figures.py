@@ -138,7 +138,8 @@ def main() -> None:
         name = path.stem.removeprefix("results-")
         runs = long_runs(out, results["data"]) if name.endswith("methods") else {}
         parts.append(f"### {name}\n\n{table(results, runs)}")
-        stored = torch.load(out / "pictures" / f"{name}.pt") if (out / "pictures" / f"{name}.pt").exists() else None
+        pictures = out / "pictures" / f"{name}.pt"
+        stored = torch.load(pictures, weights_only=True) if pictures.exists() else None
         if stored is not None:
             for attack, batch, columns in (
                 (SINGLE, 1, 6),

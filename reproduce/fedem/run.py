@@ -141,7 +141,7 @@ class Bench:
         """The model that utility.py left, or else one trained now; and its accuracy."""
         file = model_file(out, self.name, row.label, self.seed)
         if file.exists():
-            state = State(rounds, {"model": Weights(torch.load(file))})
+            state = State(rounds, {"model": Weights(torch.load(file, weights_only=True))})
             return state, self.accuracy(state)
         cfg, state = self.settings(row, rounds=rounds), self.first(row, rounds=rounds)
         for _ in range(rounds):
@@ -253,7 +253,7 @@ def table(
     path, images = out / f"results-{bench.name}-{kind}.json", out / "pictures" / f"{bench.name}-{kind}.pt"
     fresh = {"data": bench.name, "seed": bench.seed, "rounds": rounds, "grey picture": reference(bench), "rows": []}
     done: dict[str, Any] = json.loads(path.read_text()) if path.exists() else fresh
-    pictures: dict[str, Any] = torch.load(images)["found"] if images.exists() else {}
+    pictures: dict[str, Any] = torch.load(images, weights_only=True)["found"] if images.exists() else {}
     truth = {b: torch.cat([v.x for v in bench.victims(b)]) for b in (1, 8, BATCH)}
     for row in rows:
         line = next((line for line in done["rows"] if line["label"] == row.label), None)

@@ -34,7 +34,7 @@ def main() -> None:
         file = model_file(args.out, "mnist", row.label, 0)
         if not file.exists():
             continue
-        params, cfg = torch.load(file), bench.settings(row, rounds=EPOCH)
+        params, cfg = torch.load(file, weights_only=True), bench.settings(row, rounds=EPOCH)
         pictures = {"as they are": x}
         if isinstance(cfg, fedem.Perturbing):
             start = fedem.first_shift(x.shape, cfg, torch.Generator().manual_seed(0))

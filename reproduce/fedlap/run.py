@@ -1,4 +1,4 @@
-"""FedLAP-DP's Table 2: python reproduce/fedlap/run.py [--only mnist fedlap-dp] [--seeds 0 1] [--rounds 1] [--width 128]
+"""FedLAP-DP's Table 2: python reproduce/fedlap/run.py [--only mnist fedlap-dp] [--seeds 0 1] [--rounds 1].
 
 Five sites with two classes each, the paper's ConvNet, sigma 1, delta 1e-5. Each row is a run as `prismfl run` makes
 it, in a directory of its own under --runs. A row that was cut off goes on where it was (a site's release that was
@@ -21,7 +21,6 @@ from prismfl.privacy import account
 from prismfl.transcript import RunDirectory
 
 HERE = Path(__file__).parent
-PAPERS_WIDTH = 128
 DATA = ("mnist", "fashion-mnist", "cifar10")
 # Chosen on training records (the last 10,000 held out) with a narrower network; see README.md.
 LANDSCAPE = {"public_classes": FEDLAP}
@@ -32,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_row(data: str, method: str, *, seed: int, rounds: int, width: int, folder: Path) -> dict[str, Any]:
+def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> dict[str, Any]:
     """One cell; goes on where an earlier call was cut off."""
     started = time.process_time()
     if (folder / "run.json").exists():
@@ -40,7 +39,7 @@ def run_row(data: str, method: str, *, seed: int, rounds: int, width: int, folde
     else:
         options = {"data": data, "method": method, "seed": seed, "out": str(folder), "split": "fedlap", "sites": 5}
         settings = {"sigma": 1.0, "rounds": rounds, **SETTINGS[method]}
-        result = experiment.run(experiment.configure({**options, "model": f"convnet:{width}", "settings": settings}))
+        result = experiment.run(experiment.configure({**options, "model": "convnet:128", "settings": settings}))
     directory = RunDirectory.open(folder)
     stored = directory.read_json("config.json")
     config = experiment.configure({k: v for k, v in stored.items() if k not in ("run", "created")})
@@ -66,7 +65,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="words that a row must contain, e.g. mnist fedlap-dp")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--width", type=int, default=PAPERS_WIDTH, help="channels of the ConvNet; narrower is quicker")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     parser.add_argument(
         "--runs", type=Path, default=Path("runs/reproduce-fedlap"), help="run directories are kept here"
@@ -76,14 +74,12 @@ def main() -> None:
     for seed in args.seeds:
         for method in SETTINGS:
             for data in DATA:
-                narrow = "" if args.width == PAPERS_WIDTH else f" width{args.width}"
-                name = f"{data} {method} rounds{args.rounds} seed{seed}{narrow}"
+                name = f"{data} {method} rounds{args.rounds} seed{seed}"
                 done = json.loads(args.out.read_text()) if args.out.exists() else []
                 if not set(args.only) <= set(name.split()) or any(row["name"] == name for row in done):
                     continue
                 folder = args.runs / name.replace(" ", "_")
-                made = run_row(data, method, seed=seed, rounds=args.rounds, width=args.width, folder=folder)
-                row = {"name": name, **made}
+                row = {"name": name, **run_row(data, method, seed=seed, rounds=args.rounds, folder=folder)}
                 done = json.loads(args.out.read_text()) if args.out.exists() else []
                 args.out.write_text(json.dumps([*done, row], indent=1) + "\n")
                 print(f"{name}: {row['accuracy']:.2f} %, epsilon {row['epsilon_rdp']} (RDP)", flush=True)
