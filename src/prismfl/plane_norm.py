@@ -58,7 +58,7 @@ def forward(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, eps: float
     z = z.contiguous(memory_format=torch.channels_last)
     kept = Normed(z, z.new_empty(len(z), 1, z.shape[1]), gain, shift)
     pooled = _empty_pooled(z)
-    for part in _parts(z):
+    for part in parts(z):
         normal = flat(z)[part]
         normal.sub_(normal.mean(1, keepdim=True))
         kept.factor[part] = torch.rsqrt(normal.square().mean(1, keepdim=True) + eps)
@@ -72,7 +72,7 @@ def backward(back: torch.Tensor, kept: Normed) -> tuple[torch.Tensor, Returned]:
     before = torch.empty_like(kept.normal)
     done = Returned(back, torch.empty_like(kept.factor), torch.empty_like(kept.factor))
     count = before.shape[2] * before.shape[3]
-    for part in _parts(before):
+    for part in parts(before):
         at_norm, normal = kept.came_back(back, part), flat(kept.normal)[part]
         torch.sum(at_norm, 1, keepdim=True, out=done.by_shift[part])
         torch.sum(at_norm * normal, 1, keepdim=True, out=done.by_gain[part])
@@ -88,7 +88,7 @@ def forward_along(
     """How the pooled output moves with `z`, gain and shift. `moving` is overwritten."""
     moving = moving.contiguous(memory_format=torch.channels_last)
     pooled, drift = _empty_pooled(moving), torch.empty_like(kept.factor)
-    for part in _parts(moving):
+    for part in parts(moving):
         moved, normal = flat(moving)[part], flat(kept.normal)[part]
         torch.mean(moved * normal, 1, keepdim=True, out=drift[part])
         factor = kept.factor[part]
@@ -103,7 +103,7 @@ def backward_along(back: torch.Tensor, kept: Normed, done: Returned, moved: Move
     """How what comes back to `z` moves, with `back` as the move of what came to the pooled output."""
     before = torch.empty_like(kept.normal)
     count = before.shape[2] * before.shape[3]
-    for part in _parts(before):
+    for part in parts(before):
         normal, turn = flat(kept.normal)[part], flat(moved.normal)[part]
         at_norm, first = kept.came_back(back, part), kept.came_back(done.back, part)
         along = (at_norm * normal).addcmul_(first, turn).mean(1, keepdim=True)
@@ -123,7 +123,8 @@ def flat(pictures: torch.Tensor) -> torch.Tensor:
     return pictures.permute(0, 2, 3, 1).view(n, h * w, c)
 
 
-def _parts(pictures: torch.Tensor) -> Iterator[slice]:
+def parts(pictures: torch.Tensor) -> Iterator[slice]:
+    """A few records at a time."""
     at_once = max(1, CACHED // max(1, pictures[0].numel())) if len(pictures) else 1
     return (slice(i, i + at_once) for i in range(0, len(pictures), at_once))
 

@@ -99,6 +99,18 @@ def test_a_gain_of_zero_does_no_harm() -> None:
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-4
 
 
+def test_images_of_an_odd_size_go_by_autograd() -> None:
+    classifier, params = build("convnet:4", (1, 9, 9), 3, key=KEY)
+    x, y = torch.randn(3, 1, 9, 9, generator=KEY.torch()), torch.tensor([0, 1, 2])
+    target = moved(params, seed=3)
+    mine, theirs = (
+        Matcher(classifier, by_hand=by_hand).image_gradient(params, x=x, y=y, target=target)
+        for by_hand in (True, False)
+    )
+    assert torch.equal(mine, theirs)
+    assert float(mine.norm()) > 0
+
+
 @pytest.mark.parametrize("name", ["mlp:4", "lenet:2", "logreg"])
 def test_other_networks_go_by_autograd(name: str) -> None:
     classifier, params = build(name, (1, 8, 8), 3, key=KEY)

@@ -3,12 +3,13 @@
 Gradient matching needs d D(g(x)) / dx, where g(x) is the gradient of the loss by the weights. With v = dD/dg held
 fixed this is the derivative of the loss's gradient *by the images* as the weights move along v, because derivatives
 commute. So one ordinary pass gives g, and one pass of tangents (forward with v beside the weights, then backward)
-gives the answer. Nothing is recorded; wide convolutions share their tiles (`fast_conv`), the others run as forward
-convolutions, which are the fastest a CPU has; norm, ReLU and pooling are done together (`plane_norm`); and biases of
-convolutions are left out, because the norms take them away again.
+gives the answer. Nothing is recorded; the first block is done at once (`first_block`); wide convolutions share their
+tiles (`fast_conv`), the others run as forward convolutions, which are the fastest a CPU has; norm, ReLU and pooling are
+done together (`plane_norm`); and biases of convolutions are left out, because the norms take them away again.
 
 Only for networks like FedLAP's: convolutions, norms with one group a channel, ReLU, 2x2 average pooling, and a
-linear layer at the end (`plain_convnet`). Everything else takes autograd's way in `landscape`.
+linear layer at the end (`plain_convnet`), on images that the first block takes (`fits`). Everything else takes
+autograd's way in `landscape`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl import fast_conv, plane_norm
+from prismfl import fast_conv, first_block, plane_norm
 
 Params = Mapping[str, torch.Tensor]
 Found = dict[str, torch.Tensor]
-FEW = 8  # channels of images: a matrix product is faster there than a convolution
 Seen = torch.Tensor | fast_conv.Tiles  # what a convolution looks at
 
 
@@ -40,8 +40,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Plain:
-    """A sequence of such blocks and a linear layer."""
+    """Such blocks in a row and a linear layer."""
 
+    first: Block
     blocks: tuple[Block, ...]
     linear: str
 
@@ -54,7 +55,13 @@ def plain_convnet(module: nn.Module) -> Plain | None:
     blocks = [_block(layers[i : i + 4]) for i in range(0, len(layers) - 2, 4)]
     if any(b is None for b in blocks) or type(layers[-2][1]) is not nn.Flatten or layers[-1][1].bias is None:
         return None
-    return Plain(tuple(b for b in blocks if b is not None), layers[-1][0])
+    first, *rest = (b for b in blocks if b is not None)
+    return Plain(first, tuple(rest), layers[-1][0])
+
+
+def fits(net: Plain, params: Params, x: torch.Tensor) -> bool:
+    """Whether the passes below take these images."""
+    return first_block.fits(x, params[net.first.conv + ".weight"], net.first.padding)
 
 
 def _block(layers: Sequence[tuple[str, nn.Module]]) -> Block | None:
@@ -88,6 +95,7 @@ class Pass:
     """One ordinary pass: the gradient by the weights, and what the pass of tangents needs."""
 
     gradient: Found
+    first: tuple[first_block.Seen, first_block.Returned]
     kept: tuple[Kept, ...]
     features: torch.Tensor
     chances: torch.Tensor
@@ -96,7 +104,8 @@ class Pass:
 
 def ordinary(net: Plain, params: Params, x: torch.Tensor, y: torch.Tensor) -> Pass:
     """Mean cross entropy of the images: its gradient by the weights."""
-    forward, value = [], x.contiguous(memory_format=torch.channels_last)
+    value, seen = first_block.forward(x, _own(net.first, params), padding=net.first.padding, eps=net.first.eps)
+    forward = []
     for block in net.blocks:
         value, kept = _forward(block, params, value)
         forward.append(kept)
@@ -106,30 +115,44 @@ def ordinary(net: Plain, params: Params, x: torch.Tensor, y: torch.Tensor) -> Pa
     at_end = (chances - F.one_hot(y, chances.shape[1])) / len(y)
     gradient = {net.linear + ".weight": at_end.T @ features, net.linear + ".bias": at_end.sum(0)}
     back, whole = (at_end @ weight).reshape(value.shape), []
-    for i in reversed(range(len(net.blocks))):
-        back, seen, found = _backward(net.blocks[i], params, back, forward[i], first=i == 0)
-        whole.append(seen)
+    for block, half in zip(reversed(net.blocks), reversed(forward)):
+        back, kept_back, found = _backward(block, params, back, half)
+        whole.append(kept_back)
         gradient |= found
-    return Pass(gradient, tuple(reversed(whole)), features, chances, at_end)
+    returned = first_block.backward(back, seen)
+    gradient |= {
+        net.first.norm + ".weight": returned.by_gain.sum(0),
+        net.first.norm + ".bias": returned.by_shift.sum(0),
+        net.first.conv + ".weight": first_block.as_kernel(returned.by_kernel.sum(0)),
+        net.first.conv + ".bias": torch.zeros_like(params[net.first.conv + ".bias"]),
+    }
+    return Pass(gradient, (seen, returned), tuple(reversed(whole)), features, chances, at_end)
 
 
 def by_images(net: Plain, params: Params, done: Pass, v: Params) -> torch.Tensor:
     """The derivative by the images of <v, gradient by the weights>."""
-    value: torch.Tensor | None = None
+    seen, returned = done.first
+    along = _own(net.first, v)
+    value, first_moved = first_block.forward_along(seen, along)
     moving = []
     for block, kept in zip(net.blocks, done.kept):
         value, moved = _forward_tangent(block, params, v, value, kept)
         moving.append(moved)
-    assert value is not None
     shape, value = value.shape, value.flatten(1)
     name = net.linear + ".weight"
     out = F.linear(value, params[name]) + F.linear(done.features, v[name], v[net.linear + ".bias"])
     chances = done.chances
     at_end = chances * (out - (chances * out).sum(1, keepdim=True)) / len(chances)
     back = (at_end @ params[name] + done.at_end @ v[name]).reshape(shape)
-    for i in reversed(range(len(net.blocks))):
-        back = _backward_tangent(net.blocks[i], params, v, back, done.kept[i], moving[i])
-    return back
+    for block, kept, moved in zip(reversed(net.blocks), reversed(done.kept), reversed(moving)):
+        back = _backward_tangent(block, params, v, back, kept, moved)
+    return first_block.backward_along(back, seen, returned, first_moved, along)
+
+
+def _own(block: Block, params: Params) -> first_block.Weights:
+    return first_block.weights(
+        *(params[name] for name in (block.conv + ".weight", block.norm + ".weight", block.norm + ".bias"))
+    )
 
 
 Half = tuple[Seen, plane_norm.Normed]
@@ -143,9 +166,7 @@ def _forward(block: Block, params: Params, x: torch.Tensor) -> tuple[torch.Tenso
     return out, (seen, normed)
 
 
-def _backward(
-    block: Block, params: Params, back: torch.Tensor, half: Half, *, first: bool
-) -> tuple[torch.Tensor, Kept, Found]:
+def _backward(block: Block, params: Params, back: torch.Tensor, half: Half) -> tuple[torch.Tensor, Kept, Found]:
     seen, normed = half
     weight = params[block.conv + ".weight"]
     at_conv, returned = plane_norm.backward(back, normed)
@@ -156,17 +177,14 @@ def _backward(
         block.conv + ".weight": _weight_gradient(seen, at_conv, weight, block.padding),
         block.conv + ".bias": torch.zeros_like(params[block.conv + ".bias"]),
     }
-    before = back if first else _transposed([(seen_back, weight)], block.padding)
-    return before, Kept(seen, normed, returned, seen_back), found
+    return _transposed([(seen_back, weight)], block.padding), Kept(seen, normed, returned, seen_back), found
 
 
 def _forward_tangent(
-    block: Block, params: Params, v: Params, moving: torch.Tensor | None, kept: Kept
+    block: Block, params: Params, v: Params, moving: torch.Tensor, kept: Kept
 ) -> tuple[torch.Tensor, plane_norm.Moved]:
-    looks = [(kept.went_in, v[block.conv + ".weight"])]
-    if moving is not None:
-        weight = params[block.conv + ".weight"]
-        looks.append((_seen(moving, weight, block.padding), weight))
+    weight = params[block.conv + ".weight"]
+    looks = [(kept.went_in, v[block.conv + ".weight"]), (_seen(moving, weight, block.padding), weight)]
     z = _convolved(looks, block.padding)
     return plane_norm.forward_along(z, kept.normed, v[block.norm + ".weight"], v[block.norm + ".bias"])
 
@@ -186,7 +204,7 @@ def _seen(x: torch.Tensor, weight: torch.Tensor, padding: int) -> Seen:
 
 def _convolved(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
     """The sum of the convolutions of what is seen, each with its own weights."""
-    return _summed(looks, fast_conv.kernel, lambda x, weight: straight(x, weight, padding))
+    return _summed(looks, fast_conv.kernel, lambda x, weight: F.conv2d(x, weight, padding=padding))
 
 
 def _transposed(looks: Sequence[tuple[Seen, torch.Tensor]], padding: int) -> torch.Tensor:
@@ -211,19 +229,8 @@ def _summed(
     return products if size is None else fast_conv.join(products, size)
 
 
-def straight(x: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
-    """The convolution."""
-    few = weight.shape[1] < FEW
-    return fast_conv.by_patches(x, weight, (padding, padding)) if few else F.conv2d(x, weight, padding=padding)
-
-
 def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
     """The transposed convolution, as a forward convolution with the kernel turned round."""
-    if weight.shape[1] < FEW:
-        n, c, h, w = value.shape
-        parts = weight.flatten(1).T @ value.permute(0, 2, 3, 1).reshape(-1, c).T
-        parts = parts.view(-1, n, h * w).transpose(0, 1)
-        return F.fold(parts, (h + 2 - 2 * padding, w + 2 - 2 * padding), 3, padding=padding)
     cut = max(0, padding - 2)
     value = value[:, :, cut : value.shape[2] - cut, cut : value.shape[3] - cut]
     return F.conv2d(value, weight.transpose(0, 1).flip(2, 3).contiguous(), padding=max(0, 2 - padding))
@@ -232,8 +239,6 @@ def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch
 def _weight_gradient(seen: Seen, back: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
     if isinstance(seen, fast_conv.Tiles):
         return fast_conv.kernel_gradient(seen, fast_conv.spread(back))
-    if weight.shape[1] < FEW:
-        return fast_conv.patch_gradients(seen, back, (padding, padding)).sum(0).permute(3, 0, 1, 2)
     _, found, _ = torch.ops.aten.convolution_backward(
         back, seen, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
     )

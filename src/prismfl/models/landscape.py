@@ -86,25 +86,30 @@ class Matcher:
         """The gradient by the images of the distance between their gradient and `target`."""
         leaf = x.detach().requires_grad_()
         seen = leaf if view is None else view(leaf)
-        if self.plain is None:
+        plain = self._plain(params, x)
+        if plain is None:
             distance = self.criterion.distance(self._graph(params, seen, y), target, self.names)
             return torch.autograd.grad(distance, leaf)[0]
         with torch.no_grad():
-            done = double_backward.ordinary(self.plain, params, seen.detach(), y)
+            done = double_backward.ordinary(plain, params, seen.detach(), y)
         by_weights = {k: g.requires_grad_(k in self.names) for k, g in done.gradient.items()}
         distance = self.criterion.distance(by_weights, target, self.names)
         found = torch.autograd.grad(distance, [by_weights[k] for k in self.names])
         silent = {k: torch.zeros_like(p) for k, p in params.items()}
         with torch.no_grad():
-            back = double_backward.by_images(self.plain, params, done, silent | dict(zip(self.names, found)))
+            back = double_backward.by_images(plain, params, done, silent | dict(zip(self.names, found)))
         return back if view is None else torch.autograd.grad(seen, leaf, back)[0]
 
     def gradient(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> Params:
         """The gradient of the mean loss by the weights."""
-        if self.plain is None:
+        plain = self._plain(params, x)
+        if plain is None:
             return self.classifier.gradient(params, x, y)
         with torch.no_grad():
-            return double_backward.ordinary(self.plain, params, x, y).gradient
+            return double_backward.ordinary(plain, params, x, y).gradient
+
+    def _plain(self, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> double_backward.Plain | None:
+        return self.plain if self.plain is not None and double_backward.fits(self.plain, params, x) else None
 
     def _graph(self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
         leaves = {k: v.detach().requires_grad_() for k, v in params.items()}

@@ -110,6 +110,11 @@ def _gradients(
         for i, (prefix, layer) in enumerate(layers):
             if i in done:
                 continue
+            if wide and wide_layers.starts([m for _, m in layers[i : i + 4]], value):
+                value, tap = wide_layers.start(layers[i : i + 4], params=params, value=value)
+                taps.append(tap)
+                done |= {i + 1, i + 2, i + 3}
+                continue
             own = {name: params[prefix + name].detach() for name in _names(layer)}
             if not own:
                 value = layer(value)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl import fast_conv, plane_norm
+from prismfl import fast_conv, first_block, plane_norm
 from prismfl.privacy.layer_gradients import Kernels, LayerGradients, Params, Rows, Tap, TiledKernels, tapped
 
 FEW_PIXELS = 100  # up to here all pairs of pixels cost less than the gradients of each record
@@ -74,7 +74,7 @@ def is_block(layers: Sequence[nn.Module]) -> bool:
     if [type(m) for m in layers] != [nn.Conv2d, nn.GroupNorm, nn.ReLU, nn.AvgPool2d]:
         return False
     _, norm, _, pool = layers
-    own_groups = isinstance(norm, nn.GroupNorm) and norm.num_groups == norm.num_channels
+    own_groups = isinstance(norm, nn.GroupNorm) and norm.affine and norm.num_groups == norm.num_channels
     return own_groups and isinstance(pool, nn.AvgPool2d) and repr(pool) == repr(nn.AvgPool2d(2))
 
 
@@ -86,6 +86,30 @@ def block(norm: nn.GroupNorm, prefix: str, *, own: Params, value: torch.Tensor) 
         [scales, shifts],
         lambda *rows: Rows({prefix + k: r.flatten(1) for k, r in zip(("weight", "bias"), rows)}),
     )
+
+
+def starts(layers: Sequence[nn.Module], value: torch.Tensor) -> bool:
+    """Whether these layers are a block that can be done at once, since nothing has to come back to the pictures."""
+    conv = layers[0]
+    if not (isinstance(conv, nn.Conv2d) and is_block(layers) and simple(conv) and conv.padding[0] == conv.padding[1]):
+        return False
+    return not value.requires_grad and first_block.fits(value, conv.weight, int(conv.padding[0]))
+
+
+def start(layers: Sequence[tuple[str, nn.Module]], *, params: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
+    """The block that a network begins with."""
+    (conv_name, conv), (norm_name, norm) = layers[:2]
+    assert isinstance(conv, nn.Conv2d)
+    assert isinstance(norm, nn.GroupNorm)
+    names = [conv_name + "weight", norm_name + "weight", norm_name + "bias"]
+    own = first_block.weights(*(params[name].detach() for name in names))
+    pooled, seen = first_block.forward(value, own, padding=int(conv.padding[0]), eps=norm.eps)
+
+    def make(back: torch.Tensor) -> LayerGradients:
+        found = first_block.backward(back, seen)
+        return Rows(dict(zip(names, (first_block.as_kernel(found.by_kernel), found.by_gain, found.by_shift))))
+
+    return tapped(pooled), ([pooled], make)
 
 
 class PlaneBlock(torch.autograd.Function):
