@@ -44,10 +44,14 @@ def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> 
     stored = directory.read_json("config.json")
     config = experiment.configure({k: v for k, v in stored.items() if k not in ("run", "created")})
     task = experiment.task_of(config, experiment.spec_of(config), METHODS[method])
-    cost = METHODS[method].plan(METHODS[method].settings(**config.settings), task)
+    costs = [
+        METHODS[method].plan(METHODS[method].settings(**{**config.settings, "rounds": done}), task)
+        for done in range(1, rounds + 1)
+    ]
+    by_round, cost = [round(account.epsilon_rdp(c, config.delta), 3) for c in costs], costs[-1]
     return {
         "accuracy": result.accuracy,
-        "epsilon_rdp": round(account.epsilon_rdp(cost, config.delta), 3),
+        "epsilon_rdp": by_round[-1],
         "epsilon_tight": round(account.epsilon(cost, config.delta), 3),
         "delta": config.delta,
         "records_declared": task.records,
@@ -56,6 +60,7 @@ def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> 
         "bytes_down": result.bytes_down,
         "cpu_minutes": round((time.process_time() - started) / 60, 1),
         "accuracy_by_round": [row["accuracy"] for row in directory.metrics()],
+        "epsilon_rdp_by_round": by_round,
         "settings": config.settings,
     }
 

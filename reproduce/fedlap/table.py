@@ -1,4 +1,4 @@
-"""The table of results.json, written into README.md between its two marks: python reproduce/fedlap/table.py."""
+"""The tables of results.json, written into README.md between its two marks: python reproduce/fedlap/table.py."""
 
 from __future__ import annotations
 
@@ -40,13 +40,32 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
     return out
 
 
+def by_round(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows of more rounds than one, which the paper prints for other numbers of rounds: accuracy after each."""
+    longer = [row for row in rows if len(row["accuracy_by_round"]) > 1]
+    if not longer:
+        return []
+    most = max(len(row["accuracy_by_round"]) for row in longer)
+    out = [
+        "",
+        f"| accuracy % (epsilon by RDP) after round | {' | '.join(str(i + 1) for i in range(most))} | CPU min |",
+        "|---" * (most + 2) + "|",
+    ]
+    for row in longer:
+        cells = [f"{a:.1f} ({e:.2f})" for a, e in zip(row["accuracy_by_round"], row["epsilon_rdp_by_round"])]
+        name = " ".join(word for word in row["name"].split() if not word.startswith("rounds"))
+        minutes = f"{row['cpu_minutes']:.0f}"
+        out.append(f"| {' | '.join([name, *cells, *[''] * (most - len(cells)), minutes])} |")
+    return out
+
+
 def main() -> None:
     readme, results = HERE / "README.md", HERE / "results.json"
     rows = json.loads(results.read_text()) if results.exists() else []
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    readme.write_text(before + BEGIN + "\n" + "\n".join(lines(rows)) + "\n" + END + after)
+    readme.write_text(before + BEGIN + "\n" + "\n".join([*lines(rows), *by_round(rows)]) + "\n" + END + after)
 
 
 if __name__ == "__main__":
