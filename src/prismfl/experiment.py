@@ -28,8 +28,9 @@ from prismfl.metrics.utility import accuracy
 from prismfl.models.classifier import build
 from prismfl.payloads import Payload, SyntheticSet
 from prismfl.privacy import account
+from prismfl.privacy.admission import Cap
 from prismfl.privacy.cost import Cost, Relation
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
 from prismfl.rng import Key

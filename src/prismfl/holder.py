@@ -22,7 +22,8 @@ from prismfl.method import Task
 from prismfl.methods import prism
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.admission import Cap
+from prismfl.privacy.ledger import Ledger
 from prismfl.rng import Key
 from prismfl.rounds import Host, Job, Memory, initial_state, receive, site_step
 

@@ -13,8 +13,9 @@ from prismfl.boundary import Records, Release
 from prismfl.method import Method, State, Task
 from prismfl.methods import METHODS
 from prismfl.payloads import Items, decode, encode
+from prismfl.privacy.admission import Cap
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.ledger import Ledger
 from prismfl.rounds import Host, Hub, Job, Memory, adopt_step, initial_state, receive, server_step, site_step
 
 CLASSES = 3

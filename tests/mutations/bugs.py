@@ -19,6 +19,7 @@ from prismfl.data import schema
 from prismfl.federation.office import Office
 from prismfl.methods import METHODS, dp_fedavg
 from prismfl.privacy import account, mechanisms
+from prismfl.privacy.chain import Chain
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.rng import Key, NoiseStream
@@ -214,7 +215,7 @@ BUGS = [
     Bug("charged or noised again on resume", rounds, "site_step", "if kept is not None:", "if False:", resend_is_free),
     Bug(
         "a lost ledger is a fresh budget",
-        Ledger,
+        Chain,
         "open",
         "if anchored and not path.exists():",
         "if False:",

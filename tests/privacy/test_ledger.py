@@ -14,8 +14,9 @@ import pytest
 
 from prismfl.errors import BudgetError, LedgerError, UserError
 from prismfl.privacy import account
+from prismfl.privacy.admission import SCALE, Cap, budget, units
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import SCALE, Cap, Ledger, _budget, _units
+from prismfl.privacy.ledger import Ledger
 
 CAP = Cap(2.0, 1e-5)
 ONE = Cost.gaussian(20.0)
@@ -77,19 +78,19 @@ def test_many_runs_add_up_in_integers(ledger: Ledger) -> None:
 
 def test_units_are_whole_and_never_below_the_truth() -> None:
     for noise in (3.0, 7.0, 20.0, 1e4):
-        one, many = _units(Cost.gaussian(noise)), _units(Cost.gaussian(noise, times=10**9))
+        one, many = units(Cost.gaussian(noise)), units(Cost.gaussian(noise, times=10**9))
         for order, unit, sum_ in zip(account.ORDERS, one, many, strict=True):
             truth = Fraction(order) / (2 * Fraction(noise) ** 2) * SCALE
             assert truth <= unit <= truth * (1 + Fraction(1, 10**11)) + 2
             assert sum_ == 10**9 * unit
     for k, order in enumerate(account.ORDERS):
-        assert _budget(CAP, k) <= max(0.0, account.rdp_room(order, CAP.epsilon, CAP.delta)) * SCALE
-    assert _units(Cost.parallel([ONE, ONE * 3, ONE * 2])) == _units(ONE * 3)
+        assert budget(CAP, k) <= max(0.0, account.rdp_room(order, CAP.epsilon, CAP.delta)) * SCALE
+    assert units(Cost.parallel([ONE, ONE * 3, ONE * 2])) == units(ONE * 3)
 
 
 def test_the_database_is_set_to_survive_a_power_cut(ledger: Ledger) -> None:
-    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._chain.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._chain.db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_what_the_filter_admits_is_within_the_cap_by_the_accountant(ledger: Ledger) -> None:
@@ -590,13 +591,13 @@ def test_a_full_file_charges_and_keeps_nothing(path: Path, ledger: Ledger) -> No
     data = ledger.dataset("a", records=RECORDS, cap=CAP)
     ledger.reserve("r", data, ONE * 5)
     ledger.release("r", data, "r/0", ONE, b"x")
-    pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
-    ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = ledger._chain.db.execute("PRAGMA page_count").fetchone()[0]
+    ledger._chain.db.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(LedgerError, match="full"):
         ledger.release("r", data, "r/1", ONE, os.urandom(100_000))
     assert ledger.outbox("r/1") is None
     assert ledger.spent(data) == ONE
-    ledger._db.execute("PRAGMA max_page_count = 100000")
+    ledger._chain.db.execute("PRAGMA max_page_count = 100000")
     ledger.release("r", data, "r/1", ONE, b"y")
     assert ledger.verify() == 5
 
@@ -605,12 +606,12 @@ def test_a_full_file_charges_and_keeps_nothing(path: Path, ledger: Ledger) -> No
 def test_charge_and_payload_stand_or_fall_together(path: Path, ledger: Ledger, table: str) -> None:
     data = ledger.dataset("a", records=RECORDS, cap=CAP)
     ledger.reserve("r", data, ONE * 5)
-    ledger._db.execute(f"CREATE TEMP TRIGGER no BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
+    ledger._chain.db.execute(f"CREATE TEMP TRIGGER no BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
     with pytest.raises(LedgerError):
         ledger.release("r", data, "r/0", ONE, b"x")
-    ledger._db.execute("DROP TRIGGER no")
+    ledger._chain.db.execute("DROP TRIGGER no")
     assert ledger.outbox("r/0") is None
-    assert ledger._db.execute("SELECT count(*) FROM blobs WHERE name LIKE 'payload%'").fetchone() == (0,)
+    assert ledger._chain.db.execute("SELECT count(*) FROM blobs WHERE name LIKE 'payload%'").fetchone() == (0,)
     assert ledger.spent(data).is_zero
     assert ledger.verify() == 3
 
@@ -618,7 +619,7 @@ def test_charge_and_payload_stand_or_fall_together(path: Path, ledger: Ledger, t
 def test_a_read_only_ledger_sends_nothing(path: Path, ledger: Ledger) -> None:
     data = ledger.dataset("a", records=RECORDS, cap=CAP)
     ledger.reserve("r", data, ONE * 5)
-    ledger._db.execute("PRAGMA query_only = ON")
+    ledger._chain.db.execute("PRAGMA query_only = ON")
     with pytest.raises(LedgerError, match="readonly"):
         ledger.release("r", data, "r/0", ONE, b"x")
     assert ledger.outbox("r/0") is None

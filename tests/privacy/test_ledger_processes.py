@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from prismfl.privacy import account
+from prismfl.privacy.admission import SCALE, Cap
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import SCALE, Cap, Ledger
+from prismfl.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.processes
 
@@ -25,7 +26,8 @@ import os, random, signal, sys, time, traceback
 from pathlib import Path
 from prismfl.errors import BudgetError, LedgerError
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.admission import Cap
+from prismfl.privacy.ledger import Ledger
 path, folder = Path(sys.argv[1]), Path(sys.argv[1]).parent
 CAP, ONE = Cap(2.0, 1e-5), Cost.gaussian(20.0)
 RECORDS = [f"record {k}".encode() for k in range(100)]

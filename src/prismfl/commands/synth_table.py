@@ -31,7 +31,8 @@ from prismfl.methods.ddp_vae import METHOD, SITE, solve
 from prismfl.models.columns import words
 from prismfl.payloads import Payload
 from prismfl.privacy import account
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.admission import Cap
+from prismfl.privacy.ledger import Ledger
 from prismfl.rng import Key
 
 Warn = Callable[[str], None]

@@ -30,7 +30,8 @@ from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, load_site
 from prismfl.method import State
 from prismfl.payloads import JsonDict, Statistics, decode, encode
-from prismfl.privacy.ledger import Cap, Ledger
+from prismfl.privacy.admission import Cap
+from prismfl.privacy.ledger import Ledger
 from prismfl.rounds import Host, Job, Memory, adopt_step, site_step
 from prismfl.transcript import digest
 

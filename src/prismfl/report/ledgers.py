@@ -7,7 +7,8 @@ from typing import Any
 
 from prismfl.errors import UserError
 from prismfl.privacy import account
-from prismfl.privacy.ledger import DatasetStatus, Ledger
+from prismfl.privacy.balances import DatasetStatus
+from prismfl.privacy.ledger import Ledger
 
 
 def ledger_files(path: Path) -> list[Path]:
