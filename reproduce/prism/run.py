@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from prismfl import experiment, runtime
-from prismfl.methods import prism
+from prismfl.methods import prism_head
 
 HERE = Path(__file__).parent
 MNIST = {"data": "mnist", "public": "kannada+omniglot", "public_count": 8000, "model": "convnet:32"}
@@ -37,7 +37,7 @@ COLOUR = {
 }  # fmt: skip
 HAIR = {**COLOUR, "networks": 4, "atoms": 32, "patch_stride": 2, "rank": 24, "ridge": 3.0, "train_steps": 1000}
 MORE_HAIR = {"rank": 64, "ridge": 1.0, "covariance": 64, "share_covariance": 0.4, "share_means": 0.45}  # for epsilon 5
-HEAD_KEYS = set(prism.HeadConfig.model_fields)
+HEAD_KEYS = set(prism_head.HeadConfig.model_fields)
 GRADIENT = {
     "dp-fedavg": {"rounds": 10, "steps": 20},
     "dp-fedprox": {"rounds": 10, "steps": 20},
@@ -94,14 +94,14 @@ def rows() -> list[dict[str, Any]]:
 
 
 class KeptFeatures:
-    """`prism.record_rows` that remembers the rows of each record it has seen."""
+    """`prism_head.record_rows` that remembers the rows of each record it has seen."""
 
     def __init__(self) -> None:
         self.known: dict[int, torch.Tensor] = {}
-        self.encoder: prism.Encoder | None = None
-        self.compute = prism.record_rows
+        self.encoder: prism_head.Encoder | None = None
+        self.compute = prism_head.record_rows
 
-    def __call__(self, enc: prism.Encoder, plan: prism.Layout, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, enc: prism_head.Encoder, plan: prism_head.Layout, x: torch.Tensor) -> torch.Tensor:
         if enc is not self.encoder:
             self.known, self.encoder = {}, enc
         keys = [hash(image.numpy().tobytes()) for image in x]
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=None, help="keep the run directories here")
     args = parser.parse_args()
     runtime.tune()
-    prism.record_rows = KeptFeatures()  # type: ignore[assignment]
+    prism_head.record_rows = KeptFeatures()  # type: ignore[assignment]
     done = json.loads(args.out.read_text()) if args.out.exists() else []
     for cell in rows():
         words = [cell["data"], cell["method"], cell["split"], f"eps{cell['epsilon']:g}", f"sites{cell['sites']}"]

@@ -19,7 +19,7 @@ from prismfl.config import validate
 from prismfl.data import load_public
 from prismfl.errors import UserError
 from prismfl.method import Task
-from prismfl.methods import prism
+from prismfl.methods import prism, prism_head
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
@@ -116,7 +116,7 @@ class PrismSynthesizer:
         """`per_class` images of every declared class."""
         cfg = self.settings.model_copy(update={"images": per_class})
         task, release = self._job.task, self.release
-        enc, pooled = prism.read_releases(cfg, task, {SITE: release.items})
+        enc, pooled = prism_head.read_releases(cfg, task, {SITE: release.items})
         return SyntheticSet.of(*prism.synthesise(cfg, task, enc, pooled, Key.seed(seed).child("images")))
 
     def seeds(self, per_class: int, *, seed: int = 0) -> torch.Tensor:
@@ -139,7 +139,7 @@ class PrismSynthesizer:
     def certificate(self) -> dict[str, Any]:
         """What was promised and how, for whoever receives the images."""
         cost, task = self.release.cost, self._job.task
-        form = prism.layout(self.settings, prism.public_rank(self.settings, task))
+        form = prism_head.layout(self.settings, prism_head.public_rank(self.settings, task))
         return {
             "software": f"prismfl {__version__}",
             "method": "prism",

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from prismfl.method import Items, Method, PrivateSum, Shapes, Site, State, Summed, Task
-from prismfl.methods import prism
+from prismfl.methods import prism, prism_head
 from prismfl.payloads import Statistics, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import clipped_moments, triangle
@@ -24,11 +24,11 @@ class Config(prism.Config):
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    enc = prism.encoder(cfg, site.task)
-    plan = prism.layout(cfg, enc.rank)
+    enc = prism_head.encoder(cfg, site.task)
+    plan = prism_head.layout(cfg, enc.rank)
     records, parts = site.records.exact(), []
     for x, y in zip(torch.split(records.x, 500), torch.split(records.y, 500)):
-        rows = prism.record_rows(enc, plan, x)
+        rows = prism_head.record_rows(enc, plan, x)
         scale = plan.moment / plan.means**2 if plan.second else 0.0
         parts.append(
             clipped_moments(
@@ -52,15 +52,15 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> Items:
-    enc = prism.encoder(cfg, task)
-    plan = prism.layout(cfg, enc.rank)
+    enc = prism_head.encoder(cfg, task)
+    plan = prism_head.layout(cfg, enc.rank)
     like = {k: torch.zeros(shape) for k, (_, shape) in shapes(cfg, task)["statistics"].items()}
     noisy = hub.noisy(lambda items: items["statistics"].tensors, like, bound=cfg.clip, sigma=cfg.noise)
     total = {k: v * task.records for k, v in noisy.items()}
     # The noise at the hub is that of one release whose records weigh clip * declared size.
     level = cfg.model_copy(update={"sigma": cfg.noise * cfg.clip * task.records})
-    pooled = prism.pool(level, plan, [total], enc, usual=task.records * len(task.sites) / len(task.classes))
-    head = prism.lda_head(level, pooled)
+    pooled = prism_head.pool(level, plan, [total], enc, usual=task.records * len(task.sites) / len(task.classes))
+    head = prism_head.lda_head(level, pooled)
     x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
     params = prism.train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
@@ -76,7 +76,7 @@ def summed(cfg: Config, task: Task) -> Summed:
 
 def shapes(cfg: Config, task: Task) -> Shapes:
     """As `prism`, without the account of what was spent: the hub keeps that."""
-    return {"statistics": {k: v for k, v in prism.shapes(cfg, task)["statistics"].items() if k != "spent"}}
+    return {"statistics": {k: v for k, v in prism_head.shapes(cfg, task)["statistics"].items() if k != "spent"}}
 
 
 METHOD = Method(
@@ -86,7 +86,7 @@ METHOD = Method(
     settings=Config,
     leaves={"statistics": Statistics},
     guarantee="client",
-    init=prism.init,
+    init=prism_head.init,
     client=client,
     server=server,
     plan=plan,

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch.nn import functional as F
 
 from prismfl.method import Inbox, Items, Method, OwnSite, Shapes, Site, State, Task
-from prismfl.methods import prism
+from prismfl.methods import prism, prism_head
 from prismfl.models.augment import affine
 from prismfl.models.classifier import Params, build
 from prismfl.models.distil import distil
@@ -73,14 +73,14 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task = site.task
     model = train_privately(cfg, site, key.child("sgd"))
     own = cfg.model_copy(update={"sigma": cfg.statistics_noise})
-    statistics = prism.release_statistics(own, site)
-    enc = prism.encoder(own, task)
-    plan = prism.layout(own, enc.rank)
-    pooled = prism.pool(own, plan, [statistics.tensors], enc, usual=task.records / len(task.classes))
-    head = prism.lda_head(own, pooled)
+    statistics = prism_head.release_statistics(own, site)
+    enc = prism_head.encoder(own, task)
+    plan = prism_head.layout(own, enc.rank)
+    pooled = prism_head.pool(own, plan, [statistics.tensors], enc, usual=task.records / len(task.classes))
+    head = prism_head.lda_head(own, pooled)
     x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
     pictures = x.float() / 255.0
-    soft = F.softmax(prism.head_scores(enc, head, pictures) / cfg.temperature, 1)
+    soft = F.softmax(prism_head.head_scores(enc, head, pictures) / cfg.temperature, 1)
     if model is not None:
         classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
         with torch.no_grad():
@@ -152,7 +152,7 @@ METHOD = Method(
     settings=Config,
     leaves={"synthetic": SyntheticSet},
     guarantee="site",
-    init=prism.init,
+    init=prism_head.init,
     client=client,
     server=server,
     plan=plan,
