@@ -102,7 +102,7 @@ def test_a_grid_that_hangs_does_not_hold_up_the_round(tmp_path: Path, pull: bool
     names = {f"key of {name}".encode(): name for name in NAMES}
     started = time.monotonic()
     try:
-        serving.serve(directory.path, flower.GridPost(grid, names, refresh=0.0, patience=0.2), say=lambda line: None)
+        serving.serve(directory.path, flower.GridPost(grid, names, refresh=0.0, patience=1.0), say=lambda line: None)
     finally:
         grid.released.set()
     assert grid.stuck.is_set()
