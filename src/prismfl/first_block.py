@@ -43,9 +43,6 @@ class Seen:
     padding: int
     size: tuple[int, int]  # of the plane before the means
 
-    def pooled(self, values: torch.Tensor, part: slice, into: torch.Tensor) -> None:
-        torch.mean(_four(values), 1, out=into[part])
-
     def let_through(self, back: torch.Tensor, part: slice) -> torch.Tensor:
         """What comes back to the output of the norm, for some records, from `back` at the means."""
         out = _four(self.out[part])
@@ -111,7 +108,7 @@ def forward(x: torch.Tensor, own: Weights, *, padding: int, eps: float) -> tuple
     pooled, affine = _empty_pooled(out), _affine(unit * own.gain, own.shift)
     for part in plane_norm.parts(out):
         torch.bmm(patches[part], affine[part], out=out[part])
-        seen.pooled(out[part].clamp_min_(0.0), part, pooled)
+        torch.mean(_four(out[part].clamp_min_(0.0)), 1, out=pooled[part])
     return seen.pictures(pooled), seen
 
 
@@ -135,7 +132,8 @@ def forward_along(seen: Seen, along: Weights) -> tuple[torch.Tensor, Moved]:
     pooled, affine = _empty_pooled(seen.out), _affine(seen.unit * along.gain + unit * seen.weights.gain, along.shift)
     for part in plane_norm.parts(seen.out):
         moving = torch.bmm(seen.patches[part], affine[part])
-        seen.pooled(torch.ops.aten.threshold_backward(moving, seen.out[part], 0), part, pooled)
+        passed = torch.ops.aten.threshold_backward(moving, seen.out[part], 0)
+        torch.mean(_four(passed), 1, out=pooled[part])
     return seen.pictures(pooled), Moved(unit, drift)
 
 

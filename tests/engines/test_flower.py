@@ -107,8 +107,9 @@ def test_a_grid_that_hangs_does_not_hold_up_the_round(tmp_path: Path, pull: bool
         grid.released.set()
     assert grid.stuck.is_set()
     assert time.monotonic() - started < 30
-    found = {(fault.round, fault.site, fault.code) for fault in faults(directory)}
-    assert {fault for fault in found if fault[2] != "missed-the-end"} == {(1, NAMES[1], "late")}  # a busy machine's own
+    # On a busy machine the news of the end may take a site longer than the patience; that is no fault of the rounds.
+    found = {(fault.round, fault.site, fault.code) for fault in faults(directory) if fault.code != "missed-the-end"}
+    assert found == {(1, NAMES[1], "late")}
     assert {m.site for m in directory.messages() if m.round == 2 and m.direction == "up"} == set(NAMES)
 
 
