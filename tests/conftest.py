@@ -1,9 +1,19 @@
-"""One torch thread everywhere: two were up to sixteen times slower on a busy machine."""
+"""One torch thread everywhere: two were up to sixteen times slower on a busy machine. A ledger for every test."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_ledger(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's one ledger, in a place of this test's own."""
+    place = tmp_path_factory.mktemp("ledger")
+    monkeypatch.setenv("PRISMFL_LEDGER", str(place))
+    return place

@@ -303,10 +303,10 @@ class PrivateSum:
     The sites trust the hub with their contributions; everybody else sees what comes out of here.
     """
 
-    def __init__(self, inbox: Mapping[str, Items], *, declared: int, noise: NoiseStream, rate: float = 1.0) -> None:
+    def __init__(self, inbox: Mapping[str, Items], *, declared: int, noise: NoiseStream) -> None:
         if declared < 1:
             raise UserError(f"Expected a declared number of clients >= 1, got {declared}.")
-        self.declared, self.rate, self.noise_source = declared, rate, noise.source
+        self.declared, self.noise_source = declared, noise.source
         self.meter = Meter(Cost.zero(unit="client", relation="add-remove"))
         self._inbox = inbox
         self._noise = noise
@@ -327,7 +327,7 @@ class PrivateSum:
             row = torch.cat([values[n].flatten().cpu().to(torch.float64) for n in names])
             total += mechanisms.clip_rows(row[None], bound)[0]
         noisy = mechanisms.add_noise(total, bound=bound, sigma=sigma, stream=self._noise)
-        self.meter.add(Cost.gaussian(sigma, rate=self.rate, unit="client", relation="add-remove"))
+        self.meter.add(Cost.gaussian(sigma, unit="client", relation="add-remove"))
         parts = torch.split(noisy, [like[n].numel() for n in names])
         return {n: p.reshape(like[n].shape).to(torch.float32) for n, p in zip(names, parts)}
 
@@ -359,7 +359,7 @@ class OpenedSum(PrivateSum):
     """
 
     def __init__(self, total: Items, *, declared: int, rules: Rules, held: float, source: str) -> None:
-        self.declared, self.rate, self.noise_source = declared, 1.0, source
+        self.declared, self.noise_source = declared, source
         self.meter = Meter(Cost.zero(unit="client", relation="add-remove"))
         self._opened, self._rules, self._held = total, rules, held
 

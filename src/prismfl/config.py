@@ -48,11 +48,15 @@ class RunConfig(BaseModel):
     model: str = Field("convnet:32", description="convnet, lenet, mlp, logreg; 'convnet:32' sets the width")
     public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
     public_count: int = Field(2000, ge=1, description="how many public images are used")
-    seed: int = 0
+    seed: int | None = Field(None, description="of every public choice; given for your own data, also of the noise")
+    noise: Literal["seeded", "operating-system"] | None = Field(
+        None, description="where noise comes from: named data are a seeded simulation, your own data the real thing"
+    )
     device: str = "cpu"
     threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
     transcript: Literal["ends", "full", "digests"] = Field("ends", description="which rounds are kept whole")
-    ledger: str | None = Field(None, description="folder of ledgers that last beyond this run")
+    ledger: str | None = Field(None, description="folder of the ledgers that last (your own data: yours by default)")
+    dataset: str | None = Field(None, description="declared name of your own data on the ledger (default: their path)")
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
     out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
     start: str | None = Field(None, description="start from the model of this finished run (PRISM's, say)")

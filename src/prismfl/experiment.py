@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,11 @@ from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.place import LEDGER_FILE, ledger_path
 from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
-from prismfl.rng import Key
-from prismfl.rounds import Host, Hub, Job, Memory, initial_state
+from prismfl.rng import DEPLOYMENT, NO_PROTECTION, SIMULATION, Key
+from prismfl.rounds import Host, Hub, Job, initial_state
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]
@@ -64,7 +65,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run reports; `as_dict` is the JSON form."""
+    """What a finished run reports; `as_dict` is the JSON form.
+
+    `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
+    started from another's model depends on both.
+    """
 
     schema_version: int
     status: str
@@ -88,6 +93,10 @@ class Result:
     seconds: float
     digest: str
     run_dir: str
+    noise: str = SIMULATION
+    own_data: bool = False
+    epsilon_total: float | None = None
+    cost_total: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -109,6 +118,23 @@ def configure(options: Mapping[str, Any]) -> RunConfig:
     config: RunConfig = validate(RunConfig, own, "the arguments")
     validate(find_method(config.method).settings, config.settings, f"the settings of {config.method}")
     return config
+
+
+def is_own(config: RunConfig) -> bool:
+    """Whether the data are the user's own, not a public benchmark's."""
+    return config.data not in DATASETS
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """The config with its seed and its source of noise decided.
+
+    A seed makes a simulation: whoever knows it can take the noise off. So on one's own data the noise comes from the
+    operating system unless a seed is asked for; a named benchmark is a simulation unless one asks for the real thing.
+    """
+    own = is_own(config)
+    noise = config.noise or ("operating-system" if own and config.seed is None else "seeded")
+    seed = config.seed if config.seed is not None else Key.from_os().integer() % 2**31 if own else 0
+    return config.model_copy(update={"seed": seed, "noise": noise})
 
 
 def spec_of(config: RunConfig) -> Spec:
@@ -223,20 +249,24 @@ def plan(config: RunConfig) -> Plan:
     )
 
 
-def guarantee_words(cost: Cost) -> str:
+def guarantee_words(cost: Cost, noise: str = DEPLOYMENT) -> str:
+    """What is promised, in words. Noise that follows from a seed protects nobody."""
     if not cost.private:
         return "none"
-    return "nothing leaves" if cost.is_zero else "differential privacy"
+    if cost.is_zero:
+        return "nothing leaves"
+    return "differential privacy" if noise == DEPLOYMENT else NO_PROTECTION
 
 
 def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
     """A whole run in a new directory. Everything that can be wrong with the request is found before it is made."""
     method = find_method(config.method)
     check(config)
+    config = settled(config)
     settings = resolve(config, task_of(config, spec_of(config), method), method)
     resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
     created = datetime.now(UTC)
-    identity = _identity(resolved, created if config.ledger else None)
+    identity = _identity(resolved, created if config.ledger or is_own(config) else None)
     job, dataset = _job(identity, resolved, settings, warn)
     parts = split_records(config, dataset, job)
     predictor(job)
@@ -259,10 +289,34 @@ def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
         raise UserError(f"'{config.start}' has no finished model for '{job.method.name}' to start from.")
     if ended.items["model"].shapes() != state.items["model"].shapes():
         raise UserError(f"The model in '{config.start}' is not a {job.task.model}; use the same --model in both runs.")
-    cost = earlier.read_json("result.json")["epsilon"]
-    words = "has no guarantee" if cost is None else f"cost epsilon {cost:.3g}"
-    warn(f"the model to start from {words}, beside what this run costs; give both runs one --ledger to add them up.")
+    cost = _total_of(earlier)
+    words = f"cost epsilon {account.epsilon(cost, config.delta):.3g}" if cost.private else "has no guarantee"
+    warn(f"the model to start from {words}, beside what this run costs; the result states both together.")
     return State(0, {**state.items, "model": ended.items["model"]})
+
+
+def _total_of(directory: RunDirectory) -> Cost:
+    """All that a finished run's model depends on."""
+    told = directory.read_json("result.json")
+    if told.get("cost_total") is not None:
+        return Cost.from_json(told["cost_total"])
+    costs = [Cost.from_json(entry) for entry in directory.read_json("ledger.json").values()]
+    return max(costs, key=lambda cost: account.epsilon(cost, float(told["delta"])))
+
+
+def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
+    """A run's cost and that of the run it started from."""
+    if config.start is None:
+        return cost
+    earlier = _total_of(RunDirectory.open(Path(config.start)))
+    if (earlier.unit, earlier.relation) != (cost.unit, cost.relation):
+        return Cost.non_private(cost.unit, cost.relation)  # unlike units never add: nothing can be said of both
+    return _one_branch(earlier) + _one_branch(cost)
+
+
+def _one_branch(cost: Cost) -> Cost:
+    """A cost that adds to another run's: of its parallel branches the only one, or all of them."""
+    return replace(cost, branches=tuple(dict.fromkeys(cost.branches))).sequential() if cost.private else cost
 
 
 def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
@@ -273,7 +327,7 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     stored = directory.read_json("config.json")
     identity = str(stored.pop("run"))
     stored.pop("created", None)
-    config: RunConfig = validate(RunConfig, stored, str(path / "config.json"))
+    config = settled(validate(RunConfig, stored, str(path / "config.json")))
     method = find_method(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     job, dataset = _job(identity, config, settings, warn)
@@ -287,7 +341,7 @@ def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tu
     task = task_of(config, dataset.spec, method, _public(config, dataset.spec, method, warn))
     for line in (*dataset.notices, *warnings_of(config, task, settings)):
         warn(line)
-    return Job(identity, method, settings, task, config.seed, secrecy(config)), dataset
+    return Job(identity, method, settings, task, config.seed or 0, secrecy(config)), dataset
 
 
 def secrecy(config: RunConfig) -> Secrecy | None:
@@ -333,11 +387,12 @@ def _execute(
     epsilon, cost = _spent(job, hosts, hub)
     result = _result(job, config, directory, outcome.state, scores=scores, epsilon=epsilon, cost=cost)
     _save_synthetic(outcome.state, directory.path / "gen", dataset.spec)
-    extract = {host.name: charged(host.ledger, job, job.task.unit, job.task.relation).to_json() for host in hosts}
+    unit, relation = job.task.unit, job.task.relation
+    extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
     if hub is not None:
         extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()
     directory.write_json("ledger.json", extract)
-    for ledger in [*(host.ledger for host in hosts), *([hub.ledger] if hub else [])]:
+    for ledger in {id(known): known for known in (*(h.ledger for h in hosts), *([hub.ledger] if hub else ()))}.values():
         ledger.close(job.run)
     directory.write_json("result.json", result.as_dict())
     directory.set_status("finished")
@@ -347,26 +402,56 @@ def _execute(
 def open_hosts(
     job: Job, config: RunConfig, dataset: Dataset, parts: Sequence[Rows], *, folder: Path
 ) -> tuple[list[Host], Hub | None]:
-    """Each site with its records, ledger and memory; the plan is reserved before any record is used."""
-    ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
+    """Each site with its records and ledger; the plan is reserved before any record is used.
+
+    The user's own data are one data set on the user's one ledger, of which each simulated site holds a part.
+    """
     plan = job.plan()
     client_level = job.method.guarantee == "client"
     cap = None if config.cap is None else Cap(config.cap, config.delta, plan.unit, plan.relation)
+    own, deployed = is_own(config), config.noise == "operating-system"
+    book = Ledger.open(own_ledger(config)) if own else None
+    identity = "" if book is None else _declare_own(book, job, config, dataset, None if client_level else cap)
+    ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
     hosts = []
     for name, rows in zip(job.task.sites, parts):
+        records, place = _records(dataset, rows), folder / "memory" / name
+        if book is not None:
+            hosts.append(Host(name, records, book, identity, place, part=name, deployed=deployed))
+            continue
         ledger = Ledger.open(ledgers / f"{name}.sqlite")
-        records = _records(dataset, rows)
-        identity = ledger.dataset(
+        known = ledger.dataset(
             f"{config.data}/{name}", records=_raw_records(records()), cap=None if client_level else cap
         )
-        ledger.reserve(job.run, identity, job.site_plan())
-        hosts.append(Host(name, records, ledger, identity, Memory(folder / "memory" / name)))
+        ledger.reserve(job.run, known, job.site_plan())
+        hosts.append(Host(name, records, ledger, known, place, deployed=deployed))
     if not client_level:
         return hosts, None
     ledger = Ledger.open(ledgers / "hub.sqlite")
-    identity = ledger.dataset("clients", records=[name.encode() for name in job.task.sites], cap=cap)
-    ledger.reserve(job.run, identity, plan)
-    return hosts, Hub(ledger, identity)
+    clients = ledger.dataset("clients", records=[name.encode() for name in job.task.sites], cap=cap)
+    ledger.reserve(job.run, clients, plan)
+    return hosts, Hub(ledger, clients, deployed=deployed)
+
+
+def own_ledger(config: RunConfig) -> Path:
+    """The one ledger of the user's own data."""
+    return Path(config.ledger) / LEDGER_FILE if config.ledger else ledger_path()
+
+
+def _declare_own(book: Ledger, job: Job, config: RunConfig, dataset: Dataset, cap: Cap | None) -> str:
+    """The user's data on their ledger, by name, records and units, with the whole plan reserved."""
+    name = config.dataset or str(Path(config.data).resolve())
+    units = () if dataset.unit_train is None else (int(code).to_bytes(8, "little") for code in dataset.unit_train)
+    prints = dataset.prints_train
+    assert prints is not None, "a reader of own data fingerprints what it reads"
+    identity = book.dataset(name, records=prints, units=units, cap=cap)
+    plan, known = job.site_plan(), book.cap(identity)
+    if known is not None and config.noise == "seeded" and plan.private and not plan.is_zero:
+        raise UserError(
+            f"The data have a cap of {known.describe()}, and seeded noise protects nobody; leave out the seed."
+        )
+    book.reserve(job.run, identity, plan)
+    return identity
 
 
 def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
@@ -377,7 +462,7 @@ def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
             dataset.y_train.numpy(),
             config.sites,
             split=config.split,
-            seed=config.seed,
+            seed=config.seed or 0,
             natural=dataset.natural_train,
             classes=len(dataset.spec.classes),
         )
@@ -414,15 +499,16 @@ def _spent(job: Job, hosts: list[Host], hub: Hub | None) -> tuple[float, Cost]:
     if hub is not None:
         costs = [charged(hub.ledger, job, "client", "add-remove")]
     else:
-        costs = [charged(host.ledger, job, job.task.unit, job.task.relation) for host in hosts]
+        costs = [charged(host.ledger, job, job.task.unit, job.task.relation, host.part) for host in hosts]
     worst = {cost: account.epsilon(cost, job.task.delta) for cost in set(costs)}
     cost = max(worst, key=lambda c: worst[c])
     return worst[cost], cost
 
 
-def charged(ledger: Ledger, job: Job, unit: str, relation: Relation) -> Cost:
-    """What a run has on a ledger: the sum of its releases."""
-    return sum((charge.cost for charge in ledger.charges(run=job.run)), start=Cost.zero(unit, relation))
+def charged(ledger: Ledger, job: Job, unit: str, relation: Relation, part: str = "") -> Cost:
+    """What a run has on a ledger (for one part of the data): the sum of its releases."""
+    mine = (charge.cost for charge in ledger.charges(run=job.run) if charge.part == part)
+    return sum(mine, start=Cost.zero(unit, relation))
 
 
 def _scores(job: Job, predict: Any, outcome: local.Outcome, dataset: Dataset) -> list[float]:
@@ -445,6 +531,8 @@ def _result(
     rows, crossed = directory.metrics(), directory.messages()
     total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
     digests = {name: payload.digest for name, payload in sorted(state.items.items())}
+    noise = DEPLOYMENT if config.noise == "operating-system" else SIMULATION
+    whole = _whole_cost(config, cost)
     return Result(
         schema_version=SCHEMA_VERSION,
         status="finished",
@@ -458,7 +546,7 @@ def _result(
         accuracy=round(float(np.mean(scores)), 4) if scores else None,
         accuracy_min=round(min(scores), 4) if scores else None,
         epsilon=_finite(epsilon),
-        guarantee=guarantee_words(cost),
+        guarantee=guarantee_words(whole, noise),
         delta=job.task.delta,
         unit=cost.unit,
         relation=cost.relation,
@@ -468,6 +556,10 @@ def _result(
         seconds=round(rows[-1]["seconds"] if rows else 0.0, 2),
         digest=hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest(),
         run_dir=str(directory.path),
+        noise=noise,
+        own_data=is_own(config),
+        epsilon_total=_finite(account.epsilon(whole, job.task.delta)),
+        cost_total=whole.to_json(),
     )
 
 
@@ -478,7 +570,7 @@ def _public(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.
         config.public or "procedural",
         shape=(spec.shape[0], spec.shape[1], spec.shape[2]),
         count=config.public_count,
-        key_seed=config.seed,
+        key_seed=config.seed or 0,
         data_dir=config.data_dir,
     )
     for notice in found.notices:
@@ -511,7 +603,7 @@ def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
     public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
-    return name if when is None else f"{name}-{when:%Y%m%dT%H%M%S.%f}"
+    return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
 
 
 def _finite(value: float) -> float | None:

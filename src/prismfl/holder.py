@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,15 @@ from prismfl import __version__
 from prismfl.boundary import Records, Release
 from prismfl.config import validate
 from prismfl.data import load_public
+from prismfl.data.prints import picture_print
 from prismfl.errors import UserError
 from prismfl.method import Task
 from prismfl.methods import prism, prism_head
+from prismfl.one_release import Holder, Made, release_once
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account
-from prismfl.privacy.admission import Cap
-from prismfl.privacy.ledger import Ledger
 from prismfl.rng import Key
-from prismfl.rounds import Host, Job, Memory, initial_state, receive, site_step
+from prismfl.rounds import Job
 
 SITE = "holder"
 
@@ -40,7 +39,8 @@ def create(name: str, *, epsilon: float, delta: float = 1e-5, **options: Any) ->
 class PrismSynthesizer:
     """PRISM for a single site. `fit` makes the one noisy release; `sample` is post-processing and costs nothing.
 
-    With a seed the noise can be recomputed (simulation only); without one it comes from the operating system.
+    With a seed the noise can be recomputed (simulation: no protection); without one it comes from the operating system.
+    Every fit is charged to the user's one lasting ledger, or to the one in the folder `ledger`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PrismSynthesizer:
         self.ledger = None if ledger is None else Path(ledger)
         drawn = account.gaussian_sigma(epsilon, delta) * (1 + 1e-6)  # on the safe side of rounding
         self.settings: prism.Config = validate(prism.Config, {**settings, "sigma": drawn}, "the settings of prism")
-        self._fitted: tuple[Job, Release] | None = None
+        self._fitted: tuple[Job, Made] | None = None
 
     def fit(
         self,
@@ -71,13 +71,15 @@ class PrismSynthesizer:
         y: Any,
         *,
         classes: Sequence[str] | int | None = None,
-        name: str = "data",
+        name: str | None = None,
         records: int = 1000,
+        prints: Sequence[bytes] | None = None,
     ) -> PrismSynthesizer:
         """Release the statistics of images X (n, h, w) or (n, c, h, w), bytes or [0, 1], with labels y from 0.
 
         `classes` declares the classes; without it their number is read off the labels and counts as public. `records`
-        is a public order of magnitude, never the exact number.
+        is a public order of magnitude, never the exact number. `name` declares the data on the ledger, which knows
+        their records under any name; `prints` are what a reader has fingerprinted them by.
         """
         x, labels = _images(X), torch.as_tensor(np.asarray(y), dtype=torch.int64)
         if len(x) != len(labels):
@@ -87,22 +89,10 @@ class PrismSynthesizer:
         names = tuple(str(i) for i in range(classes)) if isinstance(classes, int) else tuple(classes)
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(names):
             raise UserError(f"Expected labels from 0 to {len(names) - 1} for {len(names)} declared classes.")
-        job = Job(self._run_name(), prism.METHOD, self.settings, self._task(x, names, records), self.seed or 0)
-        with tempfile.TemporaryDirectory() as scratch:
-            ledger = Ledger.open((self.ledger or Path(scratch)) / f"{SITE}.sqlite")
-            raw = [image.numpy().tobytes() for image in x]
-            cap = None if self.cap is None else Cap(self.cap, self.delta)
-            dataset = ledger.dataset(name, records=raw, cap=cap)
-            ledger.reserve(job.run, dataset, job.plan())
-            host = Host(
-                SITE, lambda: Records(x, labels), ledger, dataset, Memory(Path(scratch)), deployed=self.seed is None
-            )
-            state = initial_state(job)
-            release = receive(job, state, SITE, site_step(job, state, host))
-            ledger.confirm(release.id)
-            ledger.close(job.run)
-            ledger.shut()
-        self._fitted = (job, release)
+        job = Job("synth", prism.METHOD, self.settings, self._task(x, names, records), self.seed or 0)
+        own = prints if prints is not None else [picture_print(image) for image in x.numpy()]
+        holder = Holder(Records(x, labels), own, name, self.ledger, self.cap, deployed=self.seed is None)
+        self._fitted = (job, release_once(job, holder))
         return self
 
     def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -134,11 +124,13 @@ class PrismSynthesizer:
     def release(self) -> Release:
         self._job  # noqa: B018 - says clearly that fit comes first
         assert self._fitted is not None
-        return self._fitted[1]
+        return self._fitted[1].release
 
     def certificate(self) -> dict[str, Any]:
         """What was promised and how, for whoever receives the images."""
         cost, task = self.release.cost, self._job.task
+        assert self._fitted is not None
+        made = self._fitted[1]
         form = prism_head.layout(self.settings, prism_head.public_rank(self.settings, task))
         return {
             "software": f"prismfl {__version__}",
@@ -148,7 +140,8 @@ class PrismSynthesizer:
             "delta": self.delta,
             "unit": cost.unit,
             "relation": cost.relation,
-            "guarantee": "differential privacy",
+            "guarantee": made.guarantee(),
+            "total_so_far": made.total,
             "mechanism": {
                 "name": "one Gaussian release of class sums and the pooled second moment",
                 "sensitivity": 1.0,
@@ -163,9 +156,6 @@ class PrismSynthesizer:
             "release_digest": self.release.items["statistics"].digest,
             "not_protected": "properties of the whole group; declared classes and sizes; that the release was made",
         }
-
-    def _run_name(self) -> str:
-        return f"synth-{Key.from_os().integer():016x}" if self.seed is None else f"synth-seed-{self.seed}"
 
     def _task(self, x: torch.Tensor, classes: tuple[str, ...], records: int) -> Task:
         shape = (int(x.shape[1]), int(x.shape[2]), int(x.shape[3]))

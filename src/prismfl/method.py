@@ -56,6 +56,11 @@ class Task:
     def kind(self) -> str:
         return "image" if len(self.shape) == 3 else "table"
 
+    @property
+    def asked(self) -> int:
+        """How many sites take part in each round."""
+        return max(1, int(self.participation * len(self.sites) + 0.5))
+
     def rate(self, batch: float) -> float:
         """The same public rate that the door uses."""
         return min(1.0, batch / self.records)
@@ -127,6 +132,8 @@ class Method:
     with it where it is not the task's classifier. `pooled` methods run on all records in one place. `tiny` are
     settings under which the method runs in a second: the laws and audits use them. `advice` warns, from public numbers,
     before anything is spent. `summed` says what a secure sum would add up, where the server needs no more than that.
+    `round_cost` is what a round costs (whether the site remembers nothing yet is its last argument), where that is not
+    the plan of one round.
     """
 
     name: str
@@ -149,6 +156,7 @@ class Method:
     tiny: Mapping[str, Any] = field(default_factory=dict)
     advice: Callable[[Any, Task], list[str]] | None = None
     summed: Callable[[Any, Task], Summed] | None = None
+    round_cost: Callable[[Any, Task, int, bool], Cost] | None = None
 
 
 __all__ = [

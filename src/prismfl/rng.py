@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 SIMULATION = "seeded: simulation only"
 DEPLOYMENT = "operating system"
+NO_PROTECTION = "simulation: no protection"
+"""What stands where the guarantee would stand when the noise follows from a seed."""
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from prismfl.atomic import write_atomically
 from prismfl.boundary import PrivateRecords, PrivateSum, Records, Release, make_release
-from prismfl.errors import BoundaryError, UserError, WireError
+from prismfl.errors import BoundaryError, BudgetError, UserError, WireError
 from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Summed, Task
 from prismfl.payloads import Items, Payload, SyntheticSet, decode, encode
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.secure_sum import Rules, Secrecy
-from prismfl.rng import Key
+from prismfl.rng import DEPLOYMENT, SIMULATION, Key
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,34 @@ class Job:
     def shapes(self) -> Shapes:
         return self.method.shapes(self.settings, self.task)
 
+    @cached_property
+    def digest(self) -> str:
+        """Of all that shapes a computation besides the records: method, settings, public facts."""
+        task = replace(self.task, public=None)
+        facts = [self.method.name, self.settings.model_dump(mode="json"), repr(task), self.seed, repr(self.secure)]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
+
+    def simulated_noise(self, place: str, round: int) -> Key:
+        """Noise that follows from the seed, for simulation only. Two runs share none of it unless they are the same
+        run: a run's name up to `@` (behind which stands when it was started)."""
+        return self.key.child("noise", self.run.partition("@")[0], self.digest, place, round)
+
     def plan(self) -> Cost:
         return self.method.plan(self.settings, self.task)
+
+    def round_cost(self, round: int, *, first: bool) -> Cost:
+        """What a site pays for a round, charged before it begins; `first` where it remembers nothing of the run."""
+        if round >= self.settings.rounds:
+            raise BudgetError(f"Refused: round {round + 1} is not in the plan of {self.settings.rounds} rounds.")
+        if self.method.guarantee == "client":
+            plan = self.site_plan()
+            return plan if not plan.private else replace(self, settings=self._one_round()).site_plan()
+        if self.method.round_cost is not None:
+            return self.method.round_cost(self.settings, self.task, round, first)
+        return self.method.plan(self._one_round(), self.task)
+
+    def _one_round(self) -> Settings:
+        return self.settings.model_copy(update={"rounds": 1})
 
     def site_plan(self) -> Cost:
         """What the run costs a site's own records, towards the server.
@@ -90,36 +120,48 @@ class Job:
         )
 
 
-class Memory:
-    """What a site remembers between rounds, in files of its own that never travel."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def load(self, round: int) -> dict[str, Payload]:
-        """What was remembered by the last round before `round` that this site took part in."""
-        known = sorted(int(p.stem) for p in self.folder.glob("*.safetensors") if int(p.stem) < round)
-        return decode((self.folder / f"{known[-1]}.safetensors").read_bytes())[0] if known else {}
-
-    def save(self, round: int, items: Items) -> None:
-        if items:
-            write_atomically(self.folder / f"{round}.safetensors", encode(items))
-
-
 @dataclass
 class Host:
-    """A site as its own machine sees it: records, ledger, memory, and where its noise comes from."""
+    """A site as its own machine sees it: records, ledger, and where its noise comes from.
+
+    `part` names one of several disjoint parts of a data set (simulated sites on one ledger). `folder` is for secrets
+    of its own and for locks. A site that is `deployed` takes its noise from the operating system. Where `final`, a
+    release that was charged and came to nothing is never tried again: that it failed is all that anybody learns.
+    """
 
     name: str
     records: Callable[[], Records] = field(repr=False)
     ledger: Ledger
     dataset: str
-    memory: Memory
+    folder: Path
+    part: str = ""
     deployed: bool = False
     allow_exact: bool = True
+    final: bool = False
+    held: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
-        return Key.from_os() if self.deployed else job.key.child("noise", self.name, round)
+        return Key.from_os() if self.deployed else job.simulated_noise(self.name, round)
+
+    def noise_source(self) -> str:
+        return DEPLOYMENT if self.deployed else SIMULATION
+
+    def memory(self, job: Job, round: int) -> dict[str, Payload]:
+        """What this site remembers of the last round before `round` that it took part in. It never travels."""
+        raw = self.ledger.remembered(job.run, self.name, before=round)
+        return {} if raw is None else decode(raw)[0]
+
+    @contextmanager
+    def computing(self, release_id: str) -> Iterator[None]:
+        """One process at a time computes a release; another that is asked for it waits for the first."""
+        name = hashlib.sha256(release_id.encode()).hexdigest()[:32]
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self.folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
 
 @dataclass
@@ -131,27 +173,65 @@ class Hub:
     deployed: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
-        return Key.from_os() if self.deployed else job.key.child("noise", "hub", round)
+        return Key.from_os() if self.deployed else job.simulated_noise("hub", round)
 
 
 def site_step(job: Job, state: State, host: Host, *, arrived: Sequence[str] = ()) -> bytes:
-    """A site's whole part in a round: the bytes to send. Charged before they are returned, once.
+    """A site's whole part in a round: the bytes to send. Charged before a record is touched, once.
 
     A release that was made before (the server asks again after a crash) is sent again as it was, for free.
     `arrived` are earlier releases that the server will not ask for again.
     """
     if job.secure is not None:
         raise BoundaryError("In a run with secure sums nothing leaves unmasked.")
+
+    def make(cost: Cost) -> tuple[Release, Items]:
+        door, items, memory = ask_method(job, state, host)
+        check_cost(door.meter.cost, cost)
+        leaves = job.method.leaves
+        return make_release(door, items, leaves=leaves, run=job.run, site=host.name, round=state.round), memory
+
+    return charged_release(job, state, host, make, arrived=arrived)
+
+
+def charged_release(
+    job: Job,
+    state: State,
+    host: Host,
+    make: Callable[[Cost], tuple[Release, Items]],
+    *,
+    arrived: Sequence[str] = (),
+) -> bytes:
+    """The order that every release keeps: in the plan, charged, computed, written with its memory, and then sent.
+
+    Whatever goes wrong after the charge, the round stays charged and leaves nothing behind."""
     release_id = f"{job.run}/{host.name}/{state.round}"
-    kept = host.ledger.outbox(release_id)
-    if kept is not None:
-        return kept
-    door, items, memory = ask_method(job, state, host)
-    release = make_release(door, items, leaves=job.method.leaves, run=job.run, site=host.name, round=state.round)
-    raw = release.encode()
-    host.memory.save(state.round, memory)
-    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
-    return raw
+    with host.computing(release_id):
+        kept = host.ledger.outbox(release_id)
+        if kept is not None:
+            return kept
+        first = host.ledger.remembered(job.run, host.name, before=state.round) is None
+        cost = job.round_cost(state.round, first=first)
+        host.ledger.charge(
+            job.run,
+            host.dataset,
+            release_id,
+            cost,
+            part=host.part,
+            noise=host.noise_source(),
+            again=not host.final,
+            arrived=arrived,
+        )
+        release, memory = make(cost)
+        return host.ledger.fill(release_id, release.encode(), encode(memory) if memory else b"", held=host.held)
+
+
+def check_cost(metered: Cost, charged: Cost) -> None:
+    """What the door has metered is what was planned and charged, no more and no less."""
+    if metered != charged:
+        raise BoundaryError(
+            f"The door has metered {metered.describe()}, but {charged.describe()} was planned and charged."
+        )
 
 
 def ask_method(
@@ -169,7 +249,7 @@ def ask_method(
         allow_exact=host.allow_exact and job.method.guarantee != "site",
         shared=shared,
     )
-    site = Site(host.name, door, host.memory.load(state.round), job.task)
+    site = Site(host.name, door, host.memory(job, state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))
     return door, items, memory
 
@@ -178,7 +258,7 @@ def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
     """What a site makes for itself from the final state and its own raw records. Nothing of it is sent."""
     if job.method.adopt is None:
         return {}
-    site = OwnSite(host.name, host.records(), host.memory.load(state.round), job.task)
+    site = OwnSite(host.name, host.records(), host.memory(job, state.round), job.task)
     return dict(job.method.adopt(job.settings, state, site, job.key.child("adopt", host.name)))
 
 
@@ -232,7 +312,7 @@ def server_step(
         door = opened()
     else:
         noise = hub.noise_key(job, state.round).noise()
-        door = PrivateSum(inbox, declared=len(job.task.sites), noise=noise, rate=job.task.participation)
+        door = PrivateSum(inbox, declared=len(job.task.sites), noise=noise)
     items = job.method.server(job.settings, job.task, state, door, key)
     raw = encode(items, {"run": job.run, "round": state.round})
     hub.ledger.release(job.run, hub.dataset, release_id, cost=door.meter.cost, payload=raw)
@@ -244,20 +324,12 @@ def initial_state(job: Job) -> State:
 
 
 def participants(job: Job, round: int) -> list[str]:
-    """Who takes part in a round, chosen from public randomness.
+    """Who takes part in a round: a fixed share of the sites, at least one, chosen from public randomness.
 
-    Under a client-level guarantee each client is drawn independently (Poisson), as its accounting assumes; otherwise
-    a fixed share is drawn, at least one.
+    Everybody can see who took part, so nothing is ever charged less for it.
     """
-    sites, share = list(job.task.sites), job.task.participation
-    if share >= 1.0:
+    sites = list(job.task.sites)
+    if job.task.asked >= len(sites):
         return sites
-    generator = job.key.child("participants", round).numpy()
-    if job.method.guarantee == "client":
-        return [s for s, u in zip(sites, generator.random(len(sites))) if u < share]
-    count = max(1, round_half_up(share * len(sites)))
-    return [sites[i] for i in sorted(generator.permutation(len(sites))[:count])]
-
-
-def round_half_up(value: float) -> int:
-    return int(value + 0.5)
+    order = job.key.child("participants", round).numpy().permutation(len(sites))
+    return [sites[i] for i in sorted(order[: job.task.asked])]

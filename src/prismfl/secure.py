@@ -25,9 +25,10 @@ from prismfl.boundary import OpenedSum, PrivateRecords, PrivateShare, Release, m
 from prismfl.errors import WireError
 from prismfl.method import DPSettings, State
 from prismfl.payloads import Items, Payload, Statistics
+from prismfl.privacy.cost import Cost
 from prismfl.privacy.masking import Vector
 from prismfl.privacy.secure_sum import Collector, Party, PublicKeys, Rules, naive_shortfall, noise_in, noise_of
-from prismfl.rounds import Host, Hub, Job, ask_method, server_step
+from prismfl.rounds import Host, Hub, Job, ask_method, charged_release, check_cost, server_step
 
 TURNS = ("keys", "letters", "numbers", "shares")
 ITEM = "masked"
@@ -85,36 +86,39 @@ def site_turn(job: Job, state: State, host: Host, *, turn: str, told: str = "", 
 
 def forget(host: Host) -> None:
     """Throw away the secrets of a run's sums; what they protected has been added up."""
-    shutil.rmtree(host.memory.folder / "secure", ignore_errors=True)
+    shutil.rmtree(host.folder / "secure", ignore_errors=True)
 
 
 def _numbers(job: Job, state: State, host: Host, *, party: Party, told: str, arrived: Sequence[str]) -> bytes:
-    release_id = f"{job.run}/{host.name}/{state.round}"
-    kept = host.ledger.outbox(release_id)
-    if kept is not None:
-        return kept
+    """The one release of the round. Nothing is remembered of it: unmasked, it holds only a share of the noise."""
     letters = {site: _bytes(letter) for site, letter in _load(told).items()}
+
+    def make(cost: Cost) -> tuple[Release, Items]:
+        charged, vector = _vector(job, state, host, party.rules)
+        check_cost(charged.meter.cost, cost)
+        masked = party.masked(letters, vector.numpy(), None)
+        write_atomically(_place(host, state.round), _dump(party.words()))
+        sealed = {ITEM: Statistics({ITEM: torch.from_numpy(masked.view(np.int64).copy())})}
+        leaves: dict[str, type[Payload]] = {ITEM: Statistics}
+        return make_release(charged, sealed, leaves=leaves, run=job.run, site=host.name, round=state.round), {}
+
+    return charged_release(job, state, host, make, arrived=arrived)
+
+
+def _vector(job: Job, state: State, host: Host, rules: Rules) -> tuple[PrivateRecords | PrivateShare, torch.Tensor]:
+    """The door that was gone through, and the vector to mask: with this site's share of the noise."""
     at_site = job.method.guarantee == "site"
-    door, items, memory = ask_method(job, state, host, shared=party.rules if at_site else None)
+    door, items, _ = ask_method(job, state, host, shared=rules if at_site else None)
     vector = _flat(job, items)
-    charged: PrivateRecords | PrivateShare = door
-    if not at_site:
-        noise = host.noise_key(job, state.round).child("share").noise()
-        charged = PrivateShare(party.rules, noise, unit=job.task.unit, relation=job.task.relation)
-        vector = charged.noisy(vector)
-    masked = party.masked(letters, vector.numpy(), None)
-    write_atomically(_place(host, state.round), _dump(party.words()))
-    sealed = {ITEM: Statistics({ITEM: torch.from_numpy(masked.view(np.int64).copy())})}
-    leaves: dict[str, type[Payload]] = {ITEM: Statistics}
-    release = make_release(charged, sealed, leaves=leaves, run=job.run, site=host.name, round=state.round)
-    raw = release.encode()
-    host.memory.save(state.round, memory)
-    host.ledger.release(job.run, host.dataset, release_id, cost=release.cost, payload=raw, arrived=arrived)
-    return raw
+    if at_site:
+        return door, vector
+    noise = host.noise_key(job, state.round).child("share").noise()
+    share = PrivateShare(rules, noise, unit=job.task.unit, relation=job.task.relation)
+    return share, share.noisy(vector)
 
 
 def _place(host: Host, round: int) -> Path:
-    return host.memory.folder / "secure" / f"{round}.json"
+    return host.folder / "secure" / f"{round}.json"
 
 
 def _party(rules: Rules, name: str, place: Path) -> Party:

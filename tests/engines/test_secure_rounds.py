@@ -30,7 +30,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.secure_sum import Secrecy, noise_in
 from prismfl.rng import Key
-from prismfl.rounds import Host, Job, Memory, site_step
+from prismfl.rounds import Host, Job, site_step
 from prismfl.transcript import RunDirectory
 from tests.engines.grid import OneProcessGrid
 from tests.federation.folders import NAMES, make_run, make_site, run_config
@@ -87,7 +87,7 @@ def run_locally(job: Job, folder: Path) -> tuple[State, list[Host]]:
         ledger = Ledger.open(folder / f"{name}.sqlite")
         dataset = ledger.dataset(name, records=[name.encode()])
         ledger.reserve(job.run, dataset, job.site_plan())
-        hosts.append(Host(name, lambda name=name: records_of(name), ledger, dataset, Memory(folder / "memory" / name)))
+        hosts.append(Host(name, lambda name=name: records_of(name), ledger, dataset, folder / "memory" / name))
     directory = RunDirectory.create(folder / "run", {}, {})
     return local.run(job, hosts, directory=directory, keep="full").state, hosts
 
@@ -117,7 +117,7 @@ def test_the_sum_holds_one_noise_and_every_site_pays_for_it(tmp_path: Path, secr
     for host in hosts:
         (charge,) = host.ledger.charges(run=job.run)
         assert charge.cost == job.plan() == Cost.gaussian(50.0)
-        assert not (host.memory.folder / "secure").exists()
+        assert not (host.folder / "secure").exists()
 
 
 def traces(job: Job, site: str) -> list[bytes]:
@@ -149,7 +149,7 @@ def test_what_the_server_keeps_holds_no_single_statistic(tmp_path: Path) -> None
 def test_a_site_lets_nothing_out_unmasked_and_answers_one_question(tmp_path: Path) -> None:
     job = histogram_job(1.0, Secrecy(3))
     ledger = Ledger.open(tmp_path / "a.sqlite")
-    host = Host("a", lambda: records_of("a"), ledger, "a", Memory(tmp_path / "memory"))
+    host = Host("a", lambda: records_of("a"), ledger, "a", tmp_path / "memory")
     with pytest.raises(BoundaryError, match="nothing leaves unmasked"):
         site_step(job, State(0, {}), host)
     door = PrivateRecords(

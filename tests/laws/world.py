@@ -16,7 +16,7 @@ from prismfl.payloads import Items, decode, encode
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Host, Hub, Job, Memory, adopt_step, initial_state, receive, server_step, site_step
+from prismfl.rounds import Host, Hub, Job, adopt_step, initial_state, receive, server_step, site_step
 
 CLASSES = 3
 RECORDS = 24
@@ -111,7 +111,7 @@ def make_world(
             name, records=[r.numpy().tobytes() for r in own.x], cap=None if client_level else budget
         )
         ledger.reserve(job.run, dataset, Cost.non_private() if client_level else plan)
-        host = Host(name, lambda own=own: own, ledger, dataset, Memory(folder / name), allow_exact=allow_exact)  # type: ignore[misc]
+        host = Host(name, lambda own=own: own, ledger, dataset, folder / name, allow_exact=allow_exact)  # type: ignore[misc]
         hosts.append(host)
     hub = None
     if client_level:

@@ -19,7 +19,7 @@ from prismfl.models.unet import Shape
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account, mechanisms
 from prismfl.rng import Key
-from prismfl.rounds import Host, Memory, initial_state, receive, server_step, site_step
+from prismfl.rounds import Host, initial_state, receive, server_step, site_step
 from tests.laws.world import make_job, make_world, some_records
 from tests.methods.record_play import CASES, neighbours, watch_noise
 
@@ -170,12 +170,12 @@ def test_a_long_training_in_parts_is_charged_once_and_survives_a_break(tmp_path:
     host, state = broken.hosts[0], initial_state(job)
     others = broken.hosts[1:]
     for round in range(3):
-        host = Host(host.name, host.records, host.ledger, host.dataset, Memory(host.memory.folder))
+        host = Host(host.name, host.records, host.ledger, host.dataset, host.folder)
         # The first attempt of this part is cut off before anything left: nothing is charged, nothing kept.
         door = PrivateRecords(
             host.records(), declared=24, classes=3, noise=host.noise_key(job, round).noise(), allow_exact=False
         )
-        site = dp_feta.Site(host.name, door, host.memory.load(round), job.task)
+        site = dp_feta.Site(host.name, door, host.memory(job, round), job.task)
         job.method.client(job.settings, state, site, job.key.child("client", host.name, round))
         inbox = {h.name: receive(job, state, h.name, site_step(job, state, h)).items for h in [host, *others]}
         assert inbox[host.name]["generator"].digest == whole.releases[3 * round].items["generator"].digest

@@ -59,7 +59,7 @@ class Reopened:
             self.config.public or "procedural",
             shape=(shape[0], shape[1], shape[2]),
             count=self.config.public_count,
-            key_seed=self.config.seed,
+            key_seed=self.config.seed or 0,
             data_dir=self.config.data_dir,
         )
         return found.images
@@ -78,4 +78,4 @@ def reopen(path: Path) -> Reopened:
     method = find_method(config.method)
     settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     task = task_of(config, spec_of(config), method)
-    return Reopened(directory, config, Job(identity, method, settings, task, config.seed))
+    return Reopened(directory, config, Job(identity, method, settings, task, config.seed or 0))

@@ -17,7 +17,9 @@ from prismfl.data import Dataset
 from prismfl.experiment import find_method, read_data, split_records, task_of
 from prismfl.method import Settings, Site, State
 from prismfl.methods.fedem import batch_rows
-from prismfl.rounds import Job, Memory
+from prismfl.payloads import decode
+from prismfl.privacy.ledger import Ledger
+from prismfl.rounds import Job
 from prismfl.transcript import RunDirectory
 
 
@@ -43,7 +45,7 @@ def job_of(directory: RunDirectory) -> tuple[Job, RunConfig]:
     method = find_method(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     spec = read_data(config).spec
-    return Job(identity, method, settings, task_of(config, spec, method), config.seed), config
+    return Job(identity, method, settings, task_of(config, spec, method), config.seed or 0), config
 
 
 def site_records(job: Job, config: RunConfig, dataset: Dataset) -> dict[str, Records]:
@@ -73,12 +75,14 @@ def _replayed(job: Job, records: Records, site: str, *, state: State, folder: Pa
         records,
         declared=task.records,
         classes=len(task.classes),
-        noise=job.key.child("noise", site, state.round).noise(),
+        noise=job.simulated_noise(site, state.round).noise(),
         unit=task.unit,
         relation=task.relation,
         device=task.device,
     )
-    memory = Memory(folder / "memory" / site).load(state.round)
+    with Ledger.open(folder / "ledger" / f"{site}.sqlite", create=False) as ledger:
+        raw = ledger.remembered(job.run, site, before=state.round)
+    memory = {} if raw is None else decode(raw)[0]
     job.method.client(job.settings, state, Site(site, door, memory, task), job.key.child("client", site, state.round))
     x = torch.cat([r.x for r in door.used]) if door.used else records.x[:0]
     y = torch.cat([r.y for r in door.used]) if door.used else records.y[:0]

@@ -33,6 +33,7 @@ def synth_images(
     import yaml
 
     from prismfl.config import RunConfig
+    from prismfl.data import DATASETS
     from prismfl.experiment import read_data
     from prismfl.holder import PrismSynthesizer
 
@@ -43,7 +44,7 @@ def synth_images(
     for key in ("data_dir", "subset", "classes", "image_size"):
         if key in options:
             own[key] = options.pop(key)
-    dataset = read_data(RunConfig(data=data, **own))
+    dataset = read_data(RunConfig(data=data, **own), held_out=False)
     synthesizer = PrismSynthesizer(
         epsilon=epsilon,
         delta=delta,
@@ -54,7 +55,9 @@ def synth_images(
         data_dir=own.get("data_dir"),
         **options,
     )
-    synthesizer.fit(dataset.x_train, dataset.y_train, classes=dataset.spec.classes, name=data)
+    name = data if data in DATASETS else str(Path(data).resolve())
+    classes, prints = dataset.spec.classes, dataset.prints_train
+    synthesizer.fit(dataset.x_train, dataset.y_train, classes=classes, name=name, prints=prints)
     made = synthesizer.synthetic_set(synthesizer.settings.images)
     return _write(out, synthesizer, made, dataset, onsite=onsite)
 

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,22 @@ import torch
 
 from prismfl import __version__, runtime
 from prismfl.atomic import write_atomically
-from prismfl.boundary import PrivateRecords, Records, make_release
+from prismfl.boundary import Records
 from prismfl.commands.schema_draft import HINTS, Columns, load_columns, look_of
 from prismfl.config import merge, read, validate
-from prismfl.data.files import id_column
+from prismfl.data.ids import unit_codes
+from prismfl.data.prints import row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_file import parse_schema
 from prismfl.errors import UserError
-from prismfl.method import Site, State, Task
+from prismfl.method import Task
 from prismfl.methods import threedgl
 from prismfl.methods.ddp_vae import METHOD, SITE, solve
 from prismfl.models.columns import words
-from prismfl.payloads import Payload
+from prismfl.one_release import Holder, Made, release_once
 from prismfl.privacy import account
-from prismfl.privacy.admission import Cap
-from prismfl.privacy.ledger import Ledger
-from prismfl.rng import Key
+from prismfl.rng import DEPLOYMENT, NO_PROTECTION, Key
+from prismfl.rounds import Job
 
 Warn = Callable[[str], None]
 FEW = 10
@@ -50,6 +49,8 @@ class Table:
     labelled: bool
     records: Records
     order: tuple[str, ...]
+    prints: list[bytes]
+    source: str
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -78,20 +79,20 @@ def synth_table(
     account.check_epsilon(epsilon)
     account.check_delta(delta)
     table = read_private(data, schema, warn=warn)
-    size = _declared_size(table, records, warn=warn)
+    size = _declared_size(table, records)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
     task = _task(table, size, delta)
     cfg = solve(_settings(table, size, sets or []), task, epsilon)
     threedgl.init(cfg, task, Key.seed(seed))
+    job = Job("synth", METHOD, cfg, task, seed)
+    holder = Holder(table.records, table.prints, table.source, Path(ledger) if ledger else None, cap, deployed=deployed)
+    made = release_once(job, holder)
+    pool = {f"{threedgl.PREFIX}{SITE}": made.release.items["generator"]}
     key = Key.from_os() if deployed else Key.seed(seed)
-    generator, spent = _release(
-        table, task, cfg, key=key, ledger=Path(ledger) if ledger else out.parent / "ledger", cap=cap
-    )
-    pool = {f"{threedgl.PREFIX}{SITE}": generator}
     x, y = threedgl.sample_pool(cfg, task, pool, rows or size, key=key.child("sample"))
     write_atomically(out, table_bytes(_decoded(table, x, y), out))
-    found = _certificate(table, task, cfg, out=out, count=len(y), spent=spent, noise=key.source)
+    found = _certificate(table, task, cfg, out=out, count=len(y), made=made)
     write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
     return found
 
@@ -104,7 +105,8 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
         found = load(data)
         assert found.schema is not None
         order = (*found.schema.names, found.schema.label)
-        return Table(data, found.schema, True, Records(found.x_train, found.y_train), order)
+        prints = vector_prints(found.x_train.numpy())
+        return Table(data, found.schema, True, Records(found.x_train, found.y_train), order, prints, data)
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
     declared, labelled = read_declared(schema)
@@ -122,8 +124,10 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
         _check_classes(data, y, declared, warn)
     unit = None
     if declared.unit is not None:
-        unit = torch.from_numpy(np.unique(id_column(raw[declared.unit], declared.unit), return_inverse=True)[1])
-    return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw))
+        unit = torch.from_numpy(unit_codes(raw[declared.unit], declared.unit))
+    prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label})
+    source = str(Path(data).resolve())
+    return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw), prints, source)
 
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
@@ -178,18 +182,16 @@ def _float(cell: str) -> float | None:
         return None
 
 
-def _declared_size(table: Table, records: int | None, *, warn: Warn) -> int:
+def _declared_size(table: Table, records: int | None) -> int:
     declared = records if records is not None else table.schema.train_size
-    if declared is not None:
-        if declared < 1:
-            raise UserError(f"Expected records >= 1, got {declared}.")
-        return declared
-    unit = table.records.unit
-    count = len(table.records) if unit is None else int(unit.max()) + 1
-    scale: int = 10 ** max(0, len(str(count)) - 2)
-    rounded = max(1, int(round(count / scale) * scale))
-    warn(f"The number of records (rounded to {rounded}) is treated as public; declare --records to set it.")
-    return rounded
+    if declared is None:
+        raise UserError(
+            f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "
+            "schema. It is never taken from the data."
+        )
+    if declared < 1:
+        raise UserError(f"Expected records >= 1, got {declared}.")
+    return declared
 
 
 def _settings(table: Table, size: int, sets: list[str]) -> threedgl.Config:
@@ -206,38 +208,6 @@ def _settings(table: Table, size: int, sets: list[str]) -> threedgl.Config:
 def _task(table: Table, size: int, delta: float) -> Task:
     unit = table.schema.unit or "record"
     return Task(table.name, (table.schema.width,), table.classes, (SITE,), size, "mlp", unit=unit, delta=delta)
-
-
-def _release(
-    table: Table, task: Task, cfg: threedgl.Config, *, key: Key, ledger: Path, cap: float | None
-) -> tuple[Payload, dict[str, Any]]:
-    """Reserve the plan, train behind the door, charge the release: the generator, and what it cost."""
-    plan = threedgl.plan(cfg, task)
-    limit = None if cap is None else Cap(cap, task.delta, plan.unit, plan.relation)
-    run = f"synth-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-    with Ledger.open(ledger / f"{Path(table.name).name}.sqlite") as book:
-        identity = book.dataset(table.name, records=_raw(table.records), cap=limit)
-        book.reserve(run, identity, plan)
-        door = PrivateRecords(
-            table.records,
-            declared=task.records,
-            classes=len(task.classes),
-            noise=key.child("noise").noise(),
-            unit=task.unit,
-            allow_exact=False,
-        )
-        items, _ = threedgl.client(cfg, State(0, {}), Site(SITE, door, {}, task), key.child("client"))
-        release = make_release(door, items, leaves=METHOD.leaves, run=run, site=SITE, round=0)
-        book.release(run, identity, release.id, cost=release.cost, payload=release.encode())
-        book.confirm(release.id)
-        book.close(run)
-    cost = release.cost
-    return items["generator"], {"epsilon": account.epsilon(cost, task.delta), "cost": cost.to_json()}
-
-
-def _raw(records: Records) -> list[bytes]:
-    x, y = records.x.numpy(), records.y.numpy()
-    return [row.tobytes() + int(label).to_bytes(4, "little") for row, label in zip(x, y)]
 
 
 def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
@@ -278,23 +248,28 @@ def _check_out(out: Path) -> None:
 
 
 def _certificate(
-    table: Table, task: Task, cfg: threedgl.Config, *, out: Path, count: int, spent: Mapping[str, Any], noise: str
+    table: Table, task: Task, cfg: threedgl.Config, *, out: Path, count: int, made: Made
 ) -> dict[str, Any]:
     """What was promised. Nothing in it is read off the records: no true count, no clipping count."""
+    cost = made.release.cost
+    epsilon = account.epsilon(cost, task.delta)
+    private = f"({epsilon:.4g}, {task.delta:g})-differentially private; unit {task.unit}."
     return {
-        "schema_version": 1,
-        "statement": f"({spent['epsilon']:.4g}, {task.delta:g})-differentially private; unit {task.unit}.",
+        "schema_version": 2,
+        "statement": private if made.release.noise == DEPLOYMENT else f"{NO_PROTECTION} (the noise is seeded).",
+        "guarantee": made.guarantee(),
+        "total_so_far": made.total,
         "method": METHOD.name,
         "data": table.name,
-        "out": str(out),
+        "out": out.name,
         "rows": count,
-        "epsilon": spent["epsilon"],
+        "epsilon": epsilon,
         "delta": task.delta,
         "unit": task.unit,
         "relation": task.relation,
         "records": task.records,
-        "noise": noise,
-        "cost": spent["cost"],
+        "noise": made.release.noise,
+        "cost": cost.to_json(),
         "settings": cfg.model_dump(mode="json"),
         "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
         "software": f"prismfl {__version__}",

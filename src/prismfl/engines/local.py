@@ -131,8 +131,9 @@ def _secure_round(
 
 def _waiting(job: Job, host: Host, *, before: int) -> list[str]:
     """The site's releases of earlier rounds whose bytes its ledger still keeps."""
+    mine = f"{job.run}/{host.name}/"
     kept = [charge.release for charge in host.ledger.charges(run=job.run) if not charge.confirmed]
-    return [release for release in kept if int(release.rsplit("/", 1)[1]) < before]
+    return [release for release in kept if release.startswith(mine) and int(release.rsplit("/", 1)[1]) < before]
 
 
 def _note(directory: RunDirectory, round: int, site: str, direction: str, raw: bytes, *, whole: bool) -> None:

@@ -21,7 +21,7 @@ from prismfl.payloads import JsonDict
 from prismfl.rounds import Job
 
 # What stays with whoever wrote the config: places on its own disk, and how it uses its own machine.
-OWN = ("out", "ledger", "data_dir", "threads", "cap", "label", "schema_file", "transcript")
+OWN = ("out", "ledger", "dataset", "noise", "data_dir", "threads", "cap", "label", "schema_file", "transcript")
 
 
 def describe(
@@ -35,7 +35,7 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
-    asked = config.model_copy(update={"sites": len(names)})
+    asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0})
     settings = resolve(asked, task_of(asked, spec, method), method)
     public = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     body = {
@@ -82,11 +82,11 @@ def job_of(description: JsonDict, *, with_public: bool = True) -> Job:
             config.public or "procedural",
             shape=(channels, height, width),
             count=config.public_count,
-            key_seed=config.seed,
+            key_seed=config.seed or 0,
         ).images
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]))
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
-    return Job(str(description["run"]), method, settings, task, config.seed, secrecy(config))
+    return Job(str(description["run"]), method, settings, task, config.seed or 0, secrecy(config))
 
 
 def spec_of(description: JsonDict) -> Spec:

@@ -7,9 +7,10 @@ the site's own log.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from logging.handlers import RotatingFileHandler
@@ -29,10 +30,12 @@ from prismfl.federation.egress import Approvals, EgressLog
 from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, load_site
 from prismfl.method import State
+from prismfl.one_release import unit_prints
 from prismfl.payloads import JsonDict, Statistics, decode, encode
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Host, Job, Memory, adopt_step, site_step
+from prismfl.privacy.place import LEDGER_FILE, ledger_path
+from prismfl.rounds import Host, Job, adopt_step, site_step
 from prismfl.transcript import digest
 
 APPROVAL_MARGIN = 10.0
@@ -96,7 +99,7 @@ class Office:
             )
         if request.kind == "round":
             return Answer("release", site=self.config.name, body=self._turn(job, state, host, request))
-        self._finish(job, state, host)
+        self._finish(job, state, host, request.job)
         return Answer("done", site=self.config.name)
 
     # What this site allows
@@ -108,12 +111,19 @@ class Office:
             raise RefusedError("unknown-site", f"The run has no site named '{config.name}'.")
         if config.configs and description["digest"] not in config.configs:
             raise RefusedError("config-not-allowed", f"Config {description['digest'][:16]} is not in `configs`.")
-        known = self._run_folder(str(description["run"])) / "job.json"
-        if known.exists() and json.loads(known.read_text())["digest"] != description["digest"]:
-            raise RefusedError("config-mismatch", "This run started with another config; a change is a new run.")
+        self._pin(str(description["run"]), str(description["digest"]))
         method = str(description["config"].get("method"))
         if method not in config.methods:
             raise RefusedError("method-not-allowed", f"Method '{method}' is not in `methods` of site.toml.")
+
+    def _pin(self, run: str, digest: str) -> None:
+        """A run's name belongs to the config it first came with."""
+        place = self.folder / "runs" / "names" / hashlib.sha256(run.encode()).hexdigest()[:32]
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(place, digest.encode())
+        elif place.read_text() != digest:
+            raise RefusedError("config-mismatch", "This run started with another config; a change is a new run.")
 
     def _allow_releases(self, job: Job) -> None:
         secured = job.secure is not None
@@ -130,58 +140,63 @@ class Office:
             raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {self.config.unit}.")
 
     def _host(self, job: Job, description: JsonDict) -> Host:
-        """The site's own records, ledger and memory, with the whole plan reserved."""
+        """The site's own records and ledger, with the whole plan reserved. What is read is fingerprinted each time, so
+        that data which were replaced on the way are known as well."""
         self._allow_releases(job)
-        folder = self._run_folder(job.run)
-        ledger = Ledger.open(self.folder / "ledger.sqlite")
-        load_records = self._records(description)
+        folder = self._run_folder(description)
+        ledger = Ledger.open(self._ledger_path())
+        records, prints = self._take(description)
+        dataset = self._declare(ledger, job, records, prints)
+        ledger.reserve(job.run, dataset, job.site_plan())
         note = folder / "job.json"
-        if note.exists():
-            dataset = str(json.loads(note.read_text())["dataset"])
-        else:
-            dataset = self._declare(ledger, job, load_records)
-            ledger.reserve(job.run, dataset, job.site_plan())
-            note_words = {"digest": description["digest"], "dataset": dataset, "description": description}
-            write_atomically(note, json.dumps(note_words, indent=2, sort_keys=True).encode())
-        deployed = self.config.noise == "operating-system"
-        return Host(self.config.name, load_records, ledger, dataset, Memory(folder / "memory"), deployed=deployed)
+        if not note.exists():
+            words = {"digest": description["digest"], "run": job.run, "dataset": dataset, "description": description}
+            write_atomically(note, json.dumps(words, indent=2, sort_keys=True).encode())
+        return Host(
+            self.config.name,
+            lambda: records,
+            ledger,
+            dataset,
+            folder / "memory",
+            deployed=self.config.noise == "operating-system",
+            final=True,
+            held=self.config.approval,
+        )
 
-    def _declare(self, ledger: Ledger, job: Job, records: Callable[[], Records]) -> str:
+    def _ledger_path(self) -> Path:
+        """Own data count on the one ledger of this user, whoever asks; a trial's on one in the site's folder."""
+        if self.config.ledger is not None:
+            return Path(self.config.ledger) / LEDGER_FILE
+        return self.folder / LEDGER_FILE if self.config.data in DATASETS else ledger_path()
+
+    def _declare(self, ledger: Ledger, job: Job, records: Records, prints: Sequence[bytes]) -> str:
         config = self.config
         cap = None
         if config.cap != "none":
             cap = Cap(config.cap, config.delta, config.unit, job.task.relation)
-        found = records()
-        x, y = found.x.numpy(), found.y.numpy()
-        raw = (x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y)))
-        part = "" if config.part is None else f"/{config.part}"
-        dataset = ledger.dataset(f"{config.data}{part}", records=raw)
+        own = config.data if config.data in DATASETS else str(Path(config.data).resolve())
+        name = config.dataset or (own if config.part is None else f"{own}/{config.part}")
+        dataset = ledger.dataset(name, records=prints, units=unit_prints(records))
         ledger.set_cap(dataset, cap)  # site.toml is the site's own word; a change is logged in the chain
         return dataset
 
-    def _records(self, description: JsonDict) -> Callable[[], Records]:
-        config = self.config
-
-        def take() -> Records:
-            dataset = self._read(description)
-            told = spec_of(description)
-            if (dataset.spec.shape, dataset.spec.classes) != (told.shape, told.classes):
-                raise RefusedError(
-                    "schema-mismatch",
-                    f"The run declares {told.shape} and {len(told.classes)} classes, the data has {dataset.spec.shape} "
-                    f"and {len(dataset.spec.classes)}.",
-                )
-            rows = np.arange(len(dataset.y_train))
-            if config.part is not None:
-                labels, classes = dataset.y_train.numpy(), len(dataset.spec.classes)
-                rows = partition(labels, config.parts, split=config.split, seed=config.seed, classes=classes)[
-                    config.part
-                ]
-            index = torch.from_numpy(np.asarray(rows))
-            unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
-            return Records(dataset.x_train[index], dataset.y_train[index], unit)
-
-        return take
+    def _take(self, description: JsonDict) -> tuple[Records, Sequence[bytes]]:
+        """The site's records and what the ledger knows them by."""
+        config, dataset, told = self.config, self._read(description), spec_of(description)
+        if (dataset.spec.shape, dataset.spec.classes) != (told.shape, told.classes):
+            raise RefusedError(
+                "schema-mismatch",
+                f"The run declares {told.shape} and {len(told.classes)} classes, the data has {dataset.spec.shape} "
+                f"and {len(dataset.spec.classes)}.",
+            )
+        rows = np.arange(len(dataset.y_train))
+        if config.part is not None:
+            labels, classes = dataset.y_train.numpy(), len(dataset.spec.classes)
+            rows = partition(labels, config.parts, split=config.split, seed=config.seed, classes=classes)[config.part]
+        index = torch.from_numpy(np.asarray(rows))
+        unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
+        records = Records(dataset.x_train[index], dataset.y_train[index], unit)
+        return records, dataset.prints_train or [row.tobytes() for row in records.x.numpy()]
 
     def _read(self, description: JsonDict) -> Dataset:
         config = self.config
@@ -213,15 +228,20 @@ class Office:
 
     def _release(self, job: Job, state: State, host: Host, seconds: float, make: Callable[[], bytes]) -> bytes:
         self._confirm(job, host, before=state.round - 1)
+        if host.ledger.status_of(f"{job.run}/{host.name}/{state.round}") == "denied":
+            raise RefusedError("denied", "This round's release was denied; it stays charged.")
         raw = self._sent_before(job, host, state.round) or make()
         release = Release.decode(raw)
         if self.config.approval:
             approvals = Approvals(self.folder)
             name = approvals.hold(release, job.task.classes)
             decision = approvals.wait(name, max(0.0, seconds - APPROVAL_MARGIN))
+            if decision == "denied":
+                host.ledger.deny(release.id)
             if decision != "approved":
                 code = "denied" if decision == "denied" else "held"
                 raise RefusedError(code, f"Release {name} is {decision}; it stays charged.")
+            host.ledger.approve(release.id)
         self._egress.release(release, raw)
         return raw
 
@@ -242,20 +262,22 @@ class Office:
             if not charge.confirmed and int(charge.release.rsplit("/", 1)[1]) < before:
                 host.ledger.confirm(charge.release)
 
-    def _finish(self, job: Job, state: State, host: Host) -> None:
+    def _finish(self, job: Job, state: State, host: Host, description: JsonDict) -> None:
         """The end of the run: keep the final state, make the site's own model, close the account."""
-        folder = self._run_folder(job.run)
+        folder = self._run_folder(description)
         write_atomically(folder / "final.safetensors", encode(state.items, {"round": state.round}))
         own = adopt_step(job, state, host)
         if own:
             write_atomically(folder / "own.safetensors", encode(own, {"round": state.round}))
         secure.forget(host)
         self._confirm(job, host, before=state.round)
-        host.ledger.close(job.run)
+        host.ledger.close(job.run, forget=True)
         self._egress.word(job.run, state.round, "done")
 
-    def _run_folder(self, run: str) -> Path:
-        return self.folder / "runs" / run.replace(":", "-")
+    def _run_folder(self, description: JsonDict) -> Path:
+        """Named by a hash: no two runs, whatever they are called, share a folder."""
+        named = f"{description['run']}\0{description['digest']}"
+        return self.folder / "runs" / hashlib.sha256(named.encode()).hexdigest()[:32]
 
     def _log(self) -> logging.Logger:
         log = logging.getLogger(f"prismfl.site.{self.folder}")

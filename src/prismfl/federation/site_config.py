@@ -30,6 +30,10 @@ class SiteConfig(BaseModel):
     label: str | None = Field(None, description="label column of a CSV or Parquet file")
     schema_file: str | None = Field(None, description="declared columns of a table")
     unit: str = Field("record", description="what is protected: record, or an id column such as patient_id")
+    ledger: str | None = Field(
+        None, description="folder of this site's ledger (own data: by default the one ledger of this user)"
+    )
+    dataset: str | None = Field(None, description="declared name of the data on the ledger (default: their path)")
     cap: float | Literal["none"] = Field(1.0, description='most epsilon that may ever be spent; "none" asks for no DP')
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of the cap")
     methods: list[str] = Field(description="methods that may run here")

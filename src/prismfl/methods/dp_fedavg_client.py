@@ -28,12 +28,12 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> Items:
     model = state.items["model"].tensors
     total = hub.noisy(lambda items: items["update"].tensors, model, bound=cfg.clip, sigma=cfg.noise)
-    expected = hub.declared * hub.rate
+    expected = float(task.asked)
     return {"model": Weights({k: v + total[k] / expected for k, v in model.items()})}
 
 
 def plan(cfg: Config, task: Task) -> Cost:
-    return Cost.gaussian(cfg.noise, rate=task.participation, times=cfg.rounds, unit="client", relation="add-remove")
+    return Cost.gaussian(cfg.noise, times=cfg.rounds, unit="client", relation="add-remove")
 
 
 def summed(cfg: Config, task: Task) -> Summed:

@@ -272,6 +272,13 @@ def spent(cfg: Config, task: Task, rounds: int) -> Cost:
     return easy + task.gaussian(cfg.noise, batch=cfg.batch, times=done) if done else easy
 
 
+def round_cost(cfg: Config, task: Task, round: int, first: bool) -> Cost:
+    """The first questions where the site has not asked them yet, and this round's steps."""
+    part = cfg.part(round)
+    steps = task.gaussian(cfg.noise, batch=cfg.batch, times=len(part))
+    return _easy(cfg, task) + steps if first else steps
+
+
 def _easy(cfg: Config, task: Task) -> Cost:
     """The first questions: central images, or class sizes alone."""
     if cfg.easy == "none":
@@ -319,6 +326,7 @@ METHOD = Method(
     client=client,
     server=server,
     plan=plan,
+    round_cost=round_cost,
     shapes=shapes,
     advice=advice,
     kinds=("image",),

@@ -185,6 +185,7 @@ METHOD = Method(
     client=prism_head.client,
     server=server,
     plan=prism_head.plan,
+    round_cost=prism_head.round_cost,
     shapes=prism_head.shapes,
     needs_public=True,
     kinds=("image",),

@@ -67,7 +67,7 @@ def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> 
 
 
 def plan(cfg: Config, task: Task) -> Cost:
-    return Cost.gaussian(cfg.noise, rate=task.participation, times=cfg.rounds, unit="client", relation="add-remove")
+    return Cost.gaussian(cfg.noise, times=cfg.rounds, unit="client", relation="add-remove")
 
 
 def summed(cfg: Config, task: Task) -> Summed:

@@ -195,17 +195,18 @@ def next_statistics(cfg: HeadConfig, round: int, site: Site) -> tuple[Statistics
     """This exchange's release, joined with the site's earlier ones: what leaves, and what the site remembers.
 
     Under `adaptive` a site whose joined release is clear enough, judged by that release alone, asks no more: it sends
-    what it has sent before, at no cost. The decision depends on public numbers and on what has left already.
+    what it has sent before. Stopping early does not lower the charge, which was made for the plan.
     """
-    before, parts = site.memory.get("statistics"), parts_of_budget(cfg)
+    before, part = site.memory.get("statistics"), parts_of_budget(cfg)[round]
+    sigma = cfg.noise / math.sqrt(part)
     if before is not None and cfg.budget == "adaptive":
         spent = float(before.tensors["spent"])
         form = layout(cfg, public_rank(cfg, site.task))
         if noise_to_signal(cfg, form, before.tensors["sums"], cfg.noise / math.sqrt(spent)) <= cfg.enough:
+            site.records.forfeit(sigma=sigma, times=1)
             same = Statistics(before.tensors)
             return same, same
-    part = parts[round]
-    fresh = release_statistics(cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(part)}), site).tensors
+    fresh = release_statistics(cfg.model_copy(update={"sigma": sigma}), site).tensors
     if before is None:
         joined = {**fresh, "spent": torch.tensor([part])}
     else:
@@ -337,11 +338,13 @@ def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch
 
 
 def plan(cfg: HeadConfig, task: Task) -> Cost:
-    """The worst case: every exchange is made. An adaptive site that stops early is charged for what it released."""
-    cost = Cost.zero(task.unit, task.relation)
-    for part in parts_of_budget(cfg):
-        cost = cost + task.gaussian(cfg.noise / math.sqrt(part))
-    return cost
+    """Every exchange, also where an adaptive site stops early."""
+    rounds = (round_cost(cfg, task, round, False) for round in range(cfg.rounds))
+    return sum(rounds, start=Cost.zero(task.unit, task.relation))
+
+
+def round_cost(cfg: HeadConfig, task: Task, round: int, first: bool) -> Cost:
+    return task.gaussian(cfg.noise / math.sqrt(parts_of_budget(cfg)[round]))
 
 
 def advice(cfg: HeadConfig, task: Task) -> list[str]:
@@ -389,6 +392,7 @@ METHOD = Method(
     client=client,
     server=server,
     plan=plan,
+    round_cost=round_cost,
     shapes=shapes,
     predict=predict,
     needs_public=True,

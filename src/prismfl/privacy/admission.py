@@ -104,6 +104,16 @@ def admit(
     raise BudgetError(_refusal(run, dataset, cap, plan=plan, held=held))
 
 
+def holds(cap: Cap, *, order: int | None, standing: Sequence[Cost]) -> bool:
+    """Whether what stands on a data set is within its cap: as it was admitted, by the filter or as the one plan that
+    was declared in advance."""
+    if any((cost.unit, cost.relation) != (cap.unit, cap.relation) for cost in standing):
+        return False
+    if any(held <= budget(cap, k) for k, held in enumerate(total(standing))):
+        return True
+    return len(standing) == 1 and account.epsilon(standing[0], cap.delta) <= cap.epsilon
+
+
 def check_terms(cost: Cost, cap: Cap) -> None:
     if (cost.unit, cost.relation) != (cap.unit, cap.relation):
         raise BudgetError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from prismfl.errors import LedgerError, UserError
 from prismfl.privacy import account, admission
@@ -12,10 +12,13 @@ from prismfl.privacy.admission import Cap, Rule
 from prismfl.privacy.chain import Entry
 from prismfl.privacy.cost import Cost
 
+Status = Literal["charged", "made", "held", "denied"]
+
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One release and what it cost."""
+    """One release and what it cost. `digest` and `size` are those of its payload, once it is made; `memory` is the
+    digest of what the site remembers of it. `noise` says where the noise came from, where that was told."""
 
     seq: int
     time: str
@@ -26,6 +29,10 @@ class Charge:
     digest: str
     size: int
     confirmed: bool
+    status: Status = "made"
+    part: str = ""
+    noise: str = ""
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,24 @@ class Run:
     dataset: str
     plan: Cost
     rule: Rule
-    charged: Cost
+    parts: dict[str, Cost] = field(default_factory=dict)
     open: bool = True
+
+    def charged_on(self, part: str) -> Cost:
+        """What was charged on one of the disjoint parts of the data."""
+        return self.parts.get(part, Cost.zero(self.plan.unit, self.plan.relation))
+
+    @property
+    def charged(self) -> Cost:
+        """What a record pays at most: the worst of the parts, of which it lies in one."""
+        costs = list(self.parts.values()) or [self.charged_on("")]
+        worst = next((cost for cost in costs if all(cost.covers(other) for other in costs)), None)
+        if worst is not None:
+            return worst
+        if self.plan.relation != "add-remove":
+            return sum(costs[1:], start=costs[0])
+        branches = dict.fromkeys(branch for cost in costs for branch in cost.branches)
+        return Cost(tuple(branches), self.plan.unit, self.plan.relation)
 
     @property
     def held(self) -> Cost:
@@ -158,17 +181,25 @@ class Balances:
             target.cap, target.order = admission.cap_from_json(body["cap"]), None
         elif entry.kind == "reserve":
             plan = Cost.from_json(body["plan"])
-            zero = Cost.zero(plan.unit, plan.relation)
-            self.runs[body["run"], body["dataset"]] = Run(body["run"], body["dataset"], plan, body["rule"], zero)
+            self.runs[body["run"], body["dataset"]] = Run(body["run"], body["dataset"], plan, body["rule"])
             order = body["order"]
             self.datasets[body["dataset"]].order = None if order is None else account.ORDERS.index(order)
-        elif entry.kind == "release":
-            self._apply_release(entry)
+        elif entry.kind in ("release", "charge"):
+            self._apply_charge(entry)
+        elif entry.kind == "made":
+            self._change(body["release"], status="held" if body["held"] else "made", **_of(body, "digest", "size", "memory"))
+            for release in self.outlived(body["release"]):
+                self._change(release, memory=None)
+        elif entry.kind in ("approve", "deny"):
+            forgotten = {} if entry.kind == "approve" else {"memory": None}
+            self._change(body["release"], status="made" if entry.kind == "approve" else "denied", **forgotten)
         elif entry.kind == "confirm":
             self._apply_arrival(body["release"])
         elif entry.kind == "close":
             for run in self.runs.values():
                 run.open = run.open and run.name != body["run"]
+            for release in self.releases_with_memory(body["run"]) if body.get("forget") else ():
+                self._change(release, memory=None)
         elif entry.kind != "create":
             raise LedgerError(f"Entry {entry.seq} of the ledger was written by another version of prismfl.")
         self.entries.append(entry)
@@ -186,14 +217,40 @@ class Balances:
             target.names.append(body["name"])
             self.names[body["name"]] = target.id
 
-    def _apply_arrival(self, release: str) -> None:
-        self.charges[release] = replace(self.charges[release], confirmed=True)
+    def charge(self, release: str) -> Charge:
+        found = self.charges.get(release)
+        if found is None:
+            raise UserError(f"No release {release!r} in the ledger.")
+        return found
 
-    def _apply_release(self, entry: Entry) -> None:
+    def releases_of(self, run: str, site: str) -> list[tuple[str, Charge]]:
+        """A site's releases of a run, in the order of their rounds."""
+        start = f"{run}/{site}/"
+        found = [(name, charge) for name, charge in self.charges.items() if name.startswith(start)]
+        return sorted(found, key=lambda pair: int(pair[0].rsplit("/", 1)[1]))
+
+    def releases_with_memory(self, run: str) -> list[str]:
+        return [name for name, charge in self.charges.items() if charge.run == run and charge.memory is not None]
+
+    def outlived(self, release: str) -> list[str]:
+        """Releases whose memory is no longer needed after this one: two rounds of the same site are kept, since the
+        server may go back by one."""
+        run, site, _ = release.rsplit("/", 2) if release.count("/") >= 2 else ("", "", "")
+        kept = [name for name, charge in self.releases_of(run, site) if charge.memory is not None and name != release]
+        return [name for name in kept[:-2] if self.charges[name].status == "made"]
+
+    def _change(self, release: str, **changes: Any) -> None:
+        self.charges[release] = replace(self.charges[release], **changes)
+
+    def _apply_arrival(self, release: str) -> None:
+        self._change(release, confirmed=True)
+
+    def _apply_charge(self, entry: Entry) -> None:
         body, cost = entry.body, Cost.from_json(entry.body["cost"])
         for release in body.get("arrived", ()):
             self._apply_arrival(release)
-        self.runs[body["run"], body["reserved"]].charged += cost
+        run, part = self.runs[body["run"], body["reserved"]], body.get("part", "")
+        run.parts[part] = run.charged_on(part) + cost
         self.charges[body["release"]] = Charge(
             seq=entry.seq,
             time=entry.time,
@@ -201,7 +258,14 @@ class Balances:
             dataset=body["dataset"],
             release=body["release"],
             cost=cost,
-            digest=body["digest"],
-            size=body["size"],
+            digest=body.get("digest", ""),
+            size=body.get("size", 0),
             confirmed=False,
+            status="made" if entry.kind == "release" else "charged",
+            part=part,
+            noise=body.get("noise", ""),
         )
+
+
+def _of(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: body[name] for name in names}

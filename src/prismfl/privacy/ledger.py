@@ -5,9 +5,11 @@ are computed from the chain (`balances`), so nothing else can be edited. A file 
 or does not verify is refused, never replaced by a fresh one. Whoever deletes both file and anchor starts afresh: keep
 them where only the site's operator can write, and back them up together.
 
-A run goes: `reserve` its whole plan, then for each release one transaction that writes charge, release id and payload,
-and only then the payload is sent; `confirm` when it has arrived; `close` at the end. A resend is the same bytes and
-free. There are no refunds. Which plans a cap admits is in `admission`.
+A run goes: `reserve` its whole plan; then for each release `charge` before a record is touched, and one transaction
+(`fill`) that writes the payload and what the site remembers of it; only then the payload is sent; `confirm` when it has
+arrived; `close` at the end. A resend is the same bytes and free. There are no refunds: what fails after its charge stays
+charged and leaves nothing. A release that is held for a person counts for later rounds only once it is approved. Which
+plans a cap admits is in `admission`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Any
 
 from prismfl.errors import BudgetError, UserError
 from prismfl.privacy import account, admission
@@ -53,13 +56,19 @@ class Ledger:
 
     # Data sets
 
-    def dataset(self, name: str, *, records: Iterable[bytes], cap: Cap | None = None) -> str:
-        """Declares a data set and returns its id. `records` are the bytes of each record, in any order; only keyed
-        fingerprints of them are kept. Data that shares a name or a single record with a known data set is that data
-        set: it has the same budget, and the new records are added to it; data that bridges several makes them one.
-        A known data set keeps its cap: None accepts it, another one is refused (see `set_cap`)."""
+    def dataset(
+        self, name: str, *, records: Iterable[bytes], units: Iterable[bytes] = (), cap: Cap | None = None
+    ) -> str:
+        """Declares a data set and returns its id. `records` are the bytes of each record, `units` those of each person
+        (or other unit), in any order; only keyed fingerprints of them are kept. Data that shares a name, a record or a
+        unit with a known data set is that data set: it has the same budget, and what is new is added to it; data that
+        bridges several makes them one. A known data set keeps its cap: None accepts it, another one is refused (see
+        `set_cap`)."""
         _check_name("data set", name)
         prints = {self._chain.fingerprint(record)[:_FINGERPRINT] for record in records}
+        prints |= {self._chain.fingerprint(b"unit " + unit)[:_FINGERPRINT] for unit in set(units)}
+        if self._known(name, prints, cap):
+            return self._state.names[name]
         with self._chain.transaction():
             state = self._state
             stored = {known: self._fingerprints(known) for known in state.datasets}
@@ -91,6 +100,14 @@ class Ledger:
                 )
             return keeper
 
+    def _known(self, name: str, prints: set[bytes], cap: Cap | None) -> bool:
+        """Whether nothing is new: the data set of this name holds all of it, and no other any."""
+        self._chain.refresh()
+        own = self._state.names.get(name)
+        if own is None or cap not in (None, self._state.datasets[own].cap):
+            return False
+        return prints <= self._fingerprints(own)
+
     def set_cap(self, dataset: str, cap: Cap | None) -> None:
         """Changes a cap, on the record. Runs that are under way keep what they reserved."""
         with self._chain.transaction():
@@ -100,6 +117,16 @@ class Ledger:
                     admission.check_terms(held, cap)
             if cap != target.cap:
                 self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap)})
+
+    def resolve(self, dataset: str) -> str:
+        """The id under which a data set is known now: it may have become a part of another."""
+        self._chain.refresh()
+        return self._state.dataset(dataset).id
+
+    def cap(self, dataset: str) -> Cap | None:
+        """The cap of a data set."""
+        self._chain.refresh()
+        return self._state.dataset(dataset).cap
 
     # Runs
 
@@ -120,48 +147,141 @@ class Ledger:
             body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule}
             self._chain.append("reserve", {**body, "order": None if order is None else account.ORDERS[order]})
 
+    def charge(
+        self,
+        run: str,
+        dataset: str,
+        release_id: str,
+        cost: Cost,
+        *,
+        part: str = "",
+        noise: str = "",
+        again: bool = False,
+        arrived: Iterable[str] = (),
+    ) -> None:
+        """Charges a release that is about to be computed. Compute only after this returns, then `fill`.
+
+        A run on several disjoint `part`s of a data set (simulated sites) costs a record what its own part costs. What
+        was charged before and came to nothing is refused for ever, unless the caller may try `again` (a simulation,
+        from which nothing has left). `noise` says where the noise comes from. `arrived` are earlier releases to confirm
+        in passing, which spares them a wait for the disk of their own."""
+        _check_name("release", release_id)
+        with self._chain.transaction():
+            old = self._state.charges.get(release_id)
+            if old is not None:
+                same = (old.run, self._state.resolve(old.dataset), old.cost, old.status)
+                if again and same == (run, self._state.resolve(dataset), cost, "charged"):
+                    return
+                raise BudgetError(f"Release {release_id!r} was charged before and is {old.status}; that is final.")
+            self._append_charge(
+                "charge", run, dataset, release_id, cost=cost, part=part, more={"noise": noise}, arrived=arrived
+            )
+
+    def fill(self, release_id: str, payload: bytes, memory: bytes = b"", *, held: bool = False) -> bytes:
+        """Keeps the payload of a charged release for sending, and what the site remembers of it, in one transaction.
+        Send only what this returns: of two who computed the same release, both send the first. A `held` release
+        waits for `approve` or `deny`."""
+        with self._chain.transaction():
+            charge = self._state.charge(release_id)
+            if charge.status != "charged":
+                if charge.status in ("made", "held") and not charge.confirmed:
+                    return self._chain.blob(f"payload/{release_id}", charge.digest)
+                raise BudgetError(f"Release {release_id!r} is {charge.status}; that is final.")
+            self._chain.put(f"payload/{release_id}", payload)
+            if memory:
+                self._chain.put(f"memory/{release_id}", memory)
+            body = {"release": release_id, "digest": digest_of(payload), "size": len(payload), "held": held}
+            self._chain.append("made", {**body, "memory": digest_of(memory) if memory else None})
+            for earlier in self._state.outlived(release_id):
+                self._chain.drop(f"memory/{earlier}")
+        return payload
+
+    def approve(self, release_id: str) -> None:
+        """A person lets a held release go."""
+        self._decide(release_id, "approve", "made")
+
+    def deny(self, release_id: str) -> None:
+        """A person keeps a held release back: it stays charged, and nothing of it is kept or enters anything later."""
+        self._decide(release_id, "deny", "denied")
+
+    def _decide(self, release_id: str, kind: str, after: str) -> None:
+        with self._chain.transaction():
+            charge = self._state.charge(release_id)
+            if charge.status == after:
+                return
+            if charge.status != "held":
+                raise UserError(f"Release {release_id!r} is {charge.status}, not held; that stands.")
+            if kind == "deny":
+                self._chain.drop(f"payload/{release_id}")
+                self._chain.drop(f"memory/{release_id}")
+            self._chain.append(kind, {"release": release_id})
+
     def release(
         self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes, *, arrived: Iterable[str] = ()
     ) -> None:
-        """Charges a release and keeps its payload for sending, in one transaction. Send only after this returns. The
-        same id with the same bytes is a no-op; with other bytes it is refused, since new noise is a new charge.
-        `arrived` are earlier releases to confirm in passing, which spares them a wait for the disk of their own."""
+        """`charge` and `fill` in one transaction, for what costs the data nothing to compute. The same id with the
+        same bytes is a no-op; with other bytes it is refused, since new noise is a new charge."""
         _check_name("release", release_id)
         with self._chain.transaction():
-            target = self._state.dataset(dataset)
             digest = digest_of(payload)
             old = self._state.charges.get(release_id)
             if old is not None:
-                same = (old.run, self._state.resolve(old.dataset), old.cost, old.digest) == (
-                    run,
-                    target.id,
-                    cost,
-                    digest,
-                )
-                if not same:
+                target = self._state.dataset(dataset)
+                known = (old.run, self._state.resolve(old.dataset), old.cost, old.digest)
+                if known != (run, target.id, cost, digest):
                     raise BudgetError(f"Release {release_id!r} is already in the ledger with other content.")
                 return
-            reserved = self._state.run(run, dataset)
-            if reserved is None:
-                raise BudgetError(f"Run {run!r} has reserved nothing on data set {target.id}; reserve its plan first.")
-            if not reserved.open:
-                raise BudgetError(f"Run {run!r} is closed; a new release needs a new run.")
-            admission.check_within_plan(
-                run, plan=reserved.plan, rule=reserved.rule, charged=reserved.charged, cost=cost
-            )
             self._chain.put(f"payload/{release_id}", payload)
-            body = {"run": run, "dataset": target.id, "reserved": reserved.dataset, "release": release_id}
-            passed = [earlier for earlier in arrived if self._drop_payload(earlier)]
-            more = {"arrived": passed} if passed else {}
-            self._chain.append(
-                "release", {**body, "cost": cost.to_json(), "digest": digest, "size": len(payload), **more}
-            )
+            more = {"digest": digest, "size": len(payload)}
+            self._append_charge("release", run, dataset, release_id, cost=cost, part="", more=more, arrived=arrived)
 
-    def outbox(self, release_id: str) -> bytes | None:
-        """The paid payload, for sending or sending again; None if it is unknown or was confirmed."""
+    def _append_charge(
+        self,
+        kind: str,
+        run: str,
+        dataset: str,
+        release_id: str,
+        *,
+        cost: Cost,
+        part: str,
+        more: dict[str, Any],
+        arrived: Iterable[str],
+    ) -> None:
+        """The entry of a charge, after every check. Inside a transaction."""
+        target = self._state.dataset(dataset)
+        reserved = self._state.run(run, dataset)
+        if reserved is None:
+            raise BudgetError(f"Run {run!r} has reserved nothing on data set {target.id}; reserve its plan first.")
+        if not reserved.open:
+            raise BudgetError(f"Run {run!r} is closed; a new release needs a new run.")
+        charged = reserved.charged_on(part)
+        admission.check_within_plan(run, plan=reserved.plan, rule=reserved.rule, charged=charged, cost=cost)
+        self._still_within_cap(run, target)
+        passed = [earlier for earlier in arrived if self._drop_payload(earlier)]
+        body = {"run": run, "dataset": target.id, "reserved": reserved.dataset, "release": release_id, "part": part}
+        more = more | ({"arrived": passed} if passed else {})
+        self._chain.append(kind, {**body, **more, "cost": cost.to_json()})
+
+    def remembered(self, run: str, site: str, *, before: int) -> bytes | None:
+        """What a site remembers of its last release of a run before round `before`; nothing of one that was held or
+        denied."""
+        self._chain.refresh()
+        for release, charge in reversed(self._state.releases_of(run, site)):
+            if int(release.rsplit("/", 1)[1]) < before and charge.status == "made" and charge.memory is not None:
+                return self._chain.blob(f"memory/{release}", charge.memory)
+        return None
+
+    def status_of(self, release_id: str) -> str | None:
+        """"charged", "made", "held" or "denied"; None where there is no such release."""
         self._chain.refresh()
         charge = self._state.charges.get(release_id)
-        if charge is None or charge.confirmed:
+        return None if charge is None else charge.status
+
+    def outbox(self, release_id: str) -> bytes | None:
+        """The paid payload, for sending or sending again; None if there is none, or it was confirmed."""
+        self._chain.refresh()
+        charge = self._state.charges.get(release_id)
+        if charge is None or charge.confirmed or charge.status not in ("made", "held"):
             return None
         return self._chain.blob(f"payload/{release_id}", charge.digest)
 
@@ -171,14 +291,17 @@ class Ledger:
             if self._drop_payload(release_id):
                 self._chain.append("confirm", {"release": release_id})
 
-    def close(self, run: str) -> None:
-        """Ends a run: from now on it counts with what it released (see the module for plans admitted by PLD)."""
+    def close(self, run: str, *, forget: bool = False) -> None:
+        """Ends a run: from now on it counts with what it released (see the module for plans admitted by PLD). `forget`
+        throws away what the site remembers of it."""
         with self._chain.transaction():
             mine = [known for known in self._state.runs.values() if known.name == run]
             if not mine:
                 raise UserError(f"No run {run!r} in the ledger.")
             if any(known.open for known in mine):
-                self._chain.append("close", {"run": run})
+                for release in self._state.releases_with_memory(run) if forget else ():
+                    self._chain.drop(f"memory/{release}")
+                self._chain.append("close", {"run": run, **({"forget": True} if forget else {})})
 
     # Reading
 
@@ -219,7 +342,7 @@ class Ledger:
         for dataset in self._state.datasets:
             self._fingerprints(dataset)
         for release, charge in self._state.charges.items():
-            if not charge.confirmed:
+            if not charge.confirmed and charge.status in ("made", "held"):
                 self._chain.blob(f"payload/{release}", charge.digest)
         return len(self._state.entries)
 
@@ -229,11 +352,22 @@ class Ledger:
         standing = self._state.standing(target.id)
         return admission.admit(run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing)
 
+    def _still_within_cap(self, run: str, target: Dataset) -> None:
+        """Data that turned out to be one data set after their runs were admitted may be over its cap together."""
+        standing = self._state.standing(target.id)
+        if target.cap is not None and not admission.holds(target.cap, order=target.order, standing=standing):
+            raise BudgetError(
+                f"Refused: run {run!r} was admitted on data that is part of data set {target.id} now, whose runs "
+                f"together are over its cap of {target.cap.describe()}."
+            )
+
     def _drop_payload(self, release_id: str) -> bool:
         """Whether there was a payload to drop: a release is confirmed once."""
         charge = self._state.charges.get(release_id)
         if charge is None:
             raise UserError(f"No release {release_id!r} in the ledger.")
+        if charge.status != "made":
+            return False
         if not charge.confirmed:
             self._chain.drop(f"payload/{release_id}")
         return not charge.confirmed
