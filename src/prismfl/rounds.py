@@ -56,9 +56,9 @@ class Job:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
 
     def simulated_noise(self, place: str, round: int) -> Key:
-        """Noise that follows from the seed, for simulation only. Two runs share none of it unless they are the same
-        run: a run's name up to `@` (behind which stands when it was started)."""
-        return self.key.child("noise", self.run.partition("@")[0], self.digest, place, round)
+        """Noise that follows from the seed, for simulation only. Runs that differ in anything (another epsilon of a
+        sweep, another method) share none of it; the same run again, on any engine and under any name, is the same."""
+        return self.key.child("noise", self.digest, place, round)
 
     def plan(self) -> Cost:
         return self.method.plan(self.settings, self.task)

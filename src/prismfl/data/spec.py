@@ -45,6 +45,7 @@ class Dataset:
     x_test: torch.Tensor
     y_test: torch.Tensor
     unit_train: np.ndarray | None = None
+    prints_train: list[bytes] | None = None
     natural_train: np.ndarray | None = None
     schema: Schema | None = None
     notices: tuple[str, ...] = ()
