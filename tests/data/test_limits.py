@@ -141,7 +141,7 @@ def test_parquet_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("s.yaml", "a: &a [x,x]\n" + "".join(f"{c}: &{c} [*{p},*{p}]\n" for p, c in zip("abc", "bcd")), "aliases"),
+        ("s.yaml", "a: &a [x,x]\n" + "".join(f"{c}: &{c} [*{p},*{p}]\n" for p, c in zip("abc", "bcd")), r"\(\*name\)"),
         ("s.yaml", "[" * 100_000, "nested more than 20 deep"),
         ("s.yaml", "a: 2020-99-99", "cannot be read"),
         ("s.toml", "a = " + "[" * 100_000, "cannot be read"),

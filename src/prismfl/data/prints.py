@@ -40,7 +40,6 @@ def row_prints(columns: Mapping[str, Sequence[object]]) -> Prints:
                 known[key] = _framed(canonical_cell(value))
             cells.append(known[key])
         framed.append((_framed(canonical_text(name)), cells))
-    framed.sort(key=lambda pair: pair[0])
     names = [name for name, _ in framed]
     return [_joined(sorted(zip(names, row))) for row in zip(*(cells for _, cells in framed))]
 
