@@ -20,7 +20,7 @@ QUICK = {**prism.METHOD.tiny, "steps": 10, "public_count": 200}
 
 def test_fit_and_sample(tmp_path: Path) -> None:
     data = load("digits")
-    made = prismfl.create("prism", epsilon=1.0, seed=3, ledger=tmp_path, cap=1.01, **QUICK)
+    made = prismfl.create("prism", epsilon=1.0, ledger=tmp_path, cap=1.01, **QUICK)
     x, y = made.fit(data.x_train, data.y_train).sample(25)
     assert x.shape == (25, 1, 8, 8)
     assert x.dtype == np.uint8
@@ -30,9 +30,12 @@ def test_fit_and_sample(tmp_path: Path) -> None:
     certificate = made.certificate()
     assert certificate["epsilon"] == pytest.approx(1.0, rel=0.01)
     assert certificate["epsilon"] <= 1.0
-    assert certificate["noise"] == "seeded: simulation only"
+    assert (certificate["noise"], certificate["guarantee"]) == ("operating system", "differential privacy")
+    assert certificate["total_so_far"]["epsilon"] == pytest.approx(certificate["epsilon"])
     with pytest.raises(prismfl.BudgetError, match="cap"):
-        prismfl.create("prism", epsilon=1.0, seed=4, ledger=tmp_path, cap=1.01, **QUICK).fit(data.x_train, data.y_train)
+        prismfl.create("prism", epsilon=1.0, ledger=tmp_path, cap=1.01, **QUICK).fit(data.x_train, data.y_train)
+    simulated = prismfl.create("prism", epsilon=1.0, seed=3, **QUICK).fit(data.x_train, data.y_train).certificate()
+    assert (simulated["noise"], simulated["guarantee"]) == ("seeded: simulation only", "simulation: no protection")
 
 
 def test_without_a_seed_the_noise_is_the_operating_systems() -> None:

@@ -36,6 +36,7 @@ class RunConfig(BaseModel):
     label: str | None = Field(None, description="label column of a CSV or Parquet file")
     classes: list[str] | None = Field(None, description="declared classes of your own data")
     image_size: int | None = Field(None, ge=8, description="pixels a side that your own images are brought to")
+    channels: Literal[1, 3] | None = Field(None, description="1 (grey) or 3 (colour) for your own images")
     unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
     relation: Literal["add-remove", "replace-one"] = "add-remove"
     subset: int | None = Field(None, ge=1, description="use only so many training records")

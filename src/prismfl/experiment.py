@@ -20,6 +20,7 @@ from prismfl import runtime
 from prismfl.boundary import Records
 from prismfl.config import RunConfig, check, validate
 from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
+from prismfl.data.facts import UndeclaredError, declared_facts
 from prismfl.engines import local
 from prismfl.errors import UserError
 from prismfl.method import Method, Settings, State, Task
@@ -40,6 +41,7 @@ from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]
 Rows = np.ndarray[Any, Any]
+TEST_FRACTION = 0.2  # of own data without a test part of its own
 
 
 @dataclass(frozen=True)
@@ -137,31 +139,58 @@ def settled(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"seed": seed, "noise": noise})
 
 
-def spec_of(config: RunConfig) -> Spec:
-    """The declared facts of the data; a named data set's are known without reading a file."""
+def declared_spec(config: RunConfig) -> Spec:
+    """The declared facts of the data, without opening a file of records; what is not declared is an error."""
     if config.data in DATASETS:
         return DATASETS[config.data]
-    return read_data(config).spec
+    _check_path(config)
+    return declared_facts(
+        config.data,
+        classes=config.classes,
+        image_size=config.image_size,
+        channels=config.channels,
+        schema=config.schema_file,
+        unit=_unit_column(config),
+        records=None if config.records is None else config.records * config.sites,
+    )
 
 
-def read_data(config: RunConfig) -> Dataset:
+def spec_of(config: RunConfig) -> Spec:
+    """The declared facts of the data; a run may take what is left open (an image size) from the files."""
+    try:
+        return declared_spec(config)
+    except UndeclaredError:
+        return read_data(config).spec
+
+
+def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
+    """The records. Own data without a test part of its own keep a fifth back for it, unless `held_out` is False."""
     if config.data in DATASETS:
         return load(config.data, data_dir=config.data_dir, subset=config.subset)
-    if not Path(config.data).exists():
-        near = difflib.get_close_matches(config.data, DATASETS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
-        raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
-    unit = None if config.unit in ("record", "client") else config.unit
+    _check_path(config)
     split = parse_split(config.split)
     return load_path(
         Path(config.data),
         label=config.label,
         classes=config.classes,
         image_size=config.image_size,
+        channels=config.channels,
         schema=config.schema_file,
-        unit=unit,
+        unit=_unit_column(config),
         natural=split.column if split.name == "natural" else None,
+        test_fraction=TEST_FRACTION if held_out else 0.0,
     )
+
+
+def _check_path(config: RunConfig) -> None:
+    if not Path(config.data).exists():
+        near = difflib.get_close_matches(config.data, DATASETS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
+        raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
+
+
+def _unit_column(config: RunConfig) -> str | None:
+    return None if config.unit in ("record", "client") else config.unit
 
 
 def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
@@ -183,7 +212,7 @@ def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor 
         sites=tuple(f"site-{i}" for i in range(sites)),
         records=records,
         model=model,
-        unit=config.unit,
+        unit=spec.unit if config.unit == "record" and spec.unit else config.unit,
         relation=config.relation,
         delta=config.delta,
         participation=1.0 if method.pooled else config.participation,
@@ -223,7 +252,7 @@ def plan(config: RunConfig) -> Plan:
     """Sigma, epsilon and bytes of a run, before any record is read."""
     method = find_method(config.method)
     check(config)
-    task = task_of(config, spec_of(config), method)
+    task = task_of(config, declared_spec(config), method)
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)
@@ -465,6 +494,7 @@ def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
             seed=config.seed or 0,
             natural=dataset.natural_train,
             classes=len(dataset.spec.classes),
+            identity=dataset.identity,
         )
     )
 

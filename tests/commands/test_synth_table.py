@@ -89,7 +89,7 @@ def test_the_same_columns_and_types_and_a_certificate(place: Path) -> None:
     assert {row["ward"] for row in rows} <= {"north", "south", "west"}
     assert {row["outcome"] for row in rows} <= {"well", "ill"}
     certificate = json.loads((place / "out" / "certificate.json").read_text())
-    assert certificate == found
+    assert certificate == {**found, "out": "synthetic.csv"}
     assert 1.9 < certificate["epsilon"] <= 2.0
     assert certificate["noise"].startswith("seeded")
     assert certificate["records"] == 60
@@ -105,13 +105,13 @@ def test_a_seed_repeats_and_the_operating_system_does_not(place: Path) -> None:
 
 def test_every_release_is_charged_and_the_cap_refuses_before_anything_is_written(place: Path) -> None:
     book = str(place / "ledger")
-    made(place, ledger=book, cap=3.0)
-    with Ledger.open(place / "ledger" / "data.csv.sqlite") as ledger:
+    made(place, ledger=book, cap=3.0, deployed=True)
+    with Ledger.open(place / "ledger" / "ledger.sqlite") as ledger:
         assert len(ledger.charges()) == 1
     with pytest.raises(BudgetError):
-        made(place, ledger=book, cap=3.0, out=place / "second" / "b.csv")
+        made(place, ledger=book, cap=3.0, deployed=True, out=place / "second" / "b.csv")
     assert not (place / "second" / "b.csv").exists()
-    with Ledger.open(place / "ledger" / "data.csv.sqlite") as ledger:
+    with Ledger.open(place / "ledger" / "ledger.sqlite") as ledger:
         assert len(ledger.charges()) == 1
 
 

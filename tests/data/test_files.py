@@ -10,6 +10,8 @@ from PIL import Image
 
 from prismfl.data import Column, Schema, load_path
 from prismfl.errors import UserError
+from prismfl.metrics.utility import accuracy
+from prismfl.payloads import Weights
 
 SCHEMA = Schema(
     columns=(Column("age", min=0, max=100), Column("sex", type="binary", categories=("f", "m"))),
@@ -19,7 +21,7 @@ SCHEMA = Schema(
 
 
 def write_table(path: Path, rows: int = 40, *, header: str = "age,sex,ill,patient,clinic") -> Path:
-    lines = [f"{i},{'fm'[i % 2]},{('no', 'yes')[i % 3 == 0]},p{i // 4},{'AB'[i % 2]}" for i in range(rows)]
+    lines = [f"{i},{'fm'[i % 2]},{('no', 'yes')[i % 3 == 0]},p{i // 4},{'AB'[i // 4 % 2]}" for i in range(rows)]
     path.write_text("\n".join([header, *lines]) + "\n")
     return path
 
@@ -40,7 +42,8 @@ def refused(message: str, path: Path, **arguments: object) -> None:
 
 
 def test_csv_with_units_and_natural_ids(tmp_path: Path) -> None:
-    data = load_path(write_table(tmp_path / "t.csv"), schema=SCHEMA, unit="patient", natural="clinic")
+    path = write_table(tmp_path / "t.csv")
+    data = load_path(path, schema=SCHEMA, unit="patient", natural="clinic", test_fraction=0.2)
     assert data.spec.classes == ("no", "yes")
     assert data.spec.shape == (2,)
     assert data.unit_train is not None
@@ -50,28 +53,49 @@ def test_csv_with_units_and_natural_ids(tmp_path: Path) -> None:
     # Four records a patient, none of them on both sides: age is the row number, so the patient is age // 4.
     patients = [set((part[:, 0].add(1).mul(50).round().long() // 4).tolist()) for part in (data.x_train, data.x_test)]
     assert not patients[0] & patients[1]
-    assert np.bincount(data.unit_train).tolist() == [4] * len(patients[0])
+    assert sorted(np.unique(data.unit_train, return_counts=True)[1]) == [4] * len(patients[0])
     assert set(data.natural_train) == {"A", "B"}
 
 
 def test_csv_values_by_hand(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("sex;age;ill\nm;50;yes\nf;0;no\n")
-    data = load_path(tmp_path / "t.csv", schema=SCHEMA, test_fraction=0)
+    data = load_path(tmp_path / "t.csv", schema=SCHEMA)
     assert torch.equal(data.x_train, torch.tensor([[0.0, 1.0], [-1.0, -1.0]]))
     assert data.y_train.tolist() == [1, 0]
 
 
 def test_common_bounds_instead_of_a_schema(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n0,1,n\n2,4,p\n")
-    data = load_path(tmp_path / "t.csv", label="y", classes=["n", "p"], bounds=(0, 4), test_fraction=0)
+    data = load_path(tmp_path / "t.csv", label="y", classes=["n", "p"], bounds=(0, 4))
     assert torch.equal(data.x_train, torch.tensor([[-1.0, -0.5], [0.0, 1.0]]))
 
 
-def test_a_record_more_moves_no_other_to_the_test_part(tmp_path: Path) -> None:
-    one = load_path(write_table(tmp_path / "a.csv", 40), schema=SCHEMA)
-    more = load_path(write_table(tmp_path / "b.csv", 41), schema=SCHEMA)
-    assert torch.equal(more.x_test[: len(one.x_test)], one.x_test)
-    assert torch.equal(more.x_train[: len(one.x_train)], one.x_train)
+def test_a_unit_under_two_natural_ids_is_refused_without_naming_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,sex,ill,patient,clinic\n1,f,no,ann,A\n2,m,yes,bob,A\n3,f,no,ann,B\n")
+    refused(r"all records of one 'patient' under one 'clinic'", path, schema=SCHEMA, unit="patient", natural="clinic")
+    with pytest.raises(UserError) as error:
+        load_path(path, schema=SCHEMA, unit="patient", natural="clinic")
+    assert "ann" not in str(error.value)
+
+
+def test_a_column_declares_the_test_part(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,sex,ill,part\n1,f,no,train\n2,m,yes,Test\n3,f,no,0\n4,f,no,1\n5,f,yes,true\n6,f,yes,\n")
+    data = load_path(path, schema=SCHEMA, test="part", test_fraction=0.5)
+    assert (data.x_train[:, 0].add(1).mul(50).tolist(), data.y_test.tolist()) == (pytest.approx([1, 3, 6]), [1, 0, 1])
+    assert data.prints_train is not None
+    assert len(data.prints_train) == 3
+    assert not any("Ignored" in notice for notice in data.notices)
+    refused(r"Expected test column 'fold'", path, schema=SCHEMA, test="fold")
+    refused(r"Expected no test for this kind of data", write_images(tmp_path / "pets"), test="part")
+
+
+def test_small_data_are_read_whatever_is_held_out(tmp_path: Path) -> None:
+    for rows in range(1, 9):
+        data = load_path(write_table(tmp_path / "t.csv", rows), schema=SCHEMA, test_fraction=0.2)
+        assert len(data.y_train) + len(data.y_test) == rows
+    assert accuracy(lambda items, x: x, {"model": Weights({})}, data.x_test[:0], data.y_test[:0]) is None
 
 
 def test_train_size_is_declared_or_said_to_be_public(tmp_path: Path) -> None:
@@ -88,7 +112,7 @@ def test_parquet(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table({"age": [50.0, 100.0], "sex": ["m", "f"], "ill": ["yes", "no"]})
     parquet.write_table(table, tmp_path / "t.parquet")
-    data = load_path(tmp_path / "t.parquet", schema=SCHEMA, test_fraction=0)
+    data = load_path(tmp_path / "t.parquet", schema=SCHEMA)
     assert torch.equal(data.x_train, torch.tensor([[0.0, 1.0], [1.0, -1.0]]))
     parquet.write_table(
         arrow.table({"age": [50.0, None], "sex": ["m", "f"], "ill": ["yes", "no"]}), tmp_path / "n.parquet"
@@ -133,7 +157,6 @@ def test_bad_tables(tmp_path: Path) -> None:
     refused(r"Expected UTF-8 text", tmp_path / "latin.csv", schema=SCHEMA)
     (tmp_path / "unit.csv").write_text("age,sex,ill,patient\n1,f,no,a\n2,m,yes,\n")
     refused(r"Empty or NaN cell in id column 'patient', row 2", tmp_path / "unit.csv", schema=SCHEMA, unit="patient")
-    refused(r"Expected enough records", write_table(tmp_path / "two.csv", 1), schema=SCHEMA)
     (tmp_path / "t.txt").write_text("x")
     refused(r"Expected a folder, \.csv", tmp_path / "t.txt")
 
@@ -165,7 +188,7 @@ def test_sixteen_bit_images_keep_their_range(tmp_path: Path) -> None:
     root = write_images(tmp_path / "scans", each=4)
     for path in root.glob("*/*.png"):
         Image.fromarray(np.full((6, 8), 32768, dtype=np.uint16)).save(path)
-    data = load_path(root, test_fraction=0)
+    data = load_path(root)
     assert data.x_train.mean() == pytest.approx(32768 / 65535, abs=1e-4)
 
 

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from prismfl.data import parse_split, partition, plot, summary
+from prismfl.data.partition import FEDLAP
 from prismfl.errors import UserError
 
 Y = np.random.default_rng(0).integers(0, 10, 1000)
@@ -131,3 +132,42 @@ def test_plot_writes_a_picture(tmp_path: Path) -> None:
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20  # bars of ten colours, not an empty frame
     with pytest.raises(UserError, match="Cannot write the picture"):
         plot(parts, Y, [str(c) for c in range(10)], tmp_path / "no" / "split.png")
+
+
+IDENTITY = [i.to_bytes(4, "little") for i in range(len(Y))]
+
+
+def own(split: str, *, sites: int = 5, seed: int = 0) -> list[np.ndarray]:
+    return partition(Y, sites, split=split, seed=seed, classes=10, identity=IDENTITY)
+
+
+@pytest.mark.parametrize("split", ["iid", "dirichlet(0.3)", "pathological(2)", "shards(2)", "fedlap"])
+def test_own_data_are_dealt_whole_and_by_the_seed(split: str) -> None:
+    parts = own(split)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(Y)))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, own(split)))
+    same = all(np.array_equal(a, b) for a, b in zip(parts, own(split, seed=1)))
+    assert same == (split == "fedlap")  # which gives each class to one site, whatever the seed
+
+
+def test_own_data_have_the_shape_of_their_split() -> None:
+    assert all(150 < len(part) < 250 for part in own("iid"))
+    assert ((summary(own("pathological(2)"), Y, 10) > 0).sum(1) == 2).all()
+    lap = summary(own("fedlap"), Y, 10)
+    assert [tuple(sorted(np.flatnonzero(row))) for row in lap] == [tuple(sorted(pair)) for pair in FEDLAP]
+    assert (summary(own("shards(2)"), Y, 10) > 0).sum(1).max() <= 4
+    even, skewed = (summary(own(f"dirichlet({alpha})"), Y, 10).max(0).mean() for alpha in (1000, 0.05))
+    assert skewed > 2 * even
+
+
+def test_a_small_or_empty_site_of_own_data_is_no_error() -> None:
+    parts = partition([0, 1], 5, split="iid", seed=0, classes=2, identity=[b"a", b"b"])
+    assert sorted(len(part) for part in parts)[:3] == [0, 0, 0]
+    assert [len(p) for p in partition([], 2, split="dirichlet", seed=0, classes=2, identity=[])] == [0, 0]
+
+
+def test_own_data_refuse_what_would_look_at_their_number() -> None:
+    with pytest.raises(UserError, match=r"no min_size in split dirichlet of your own data, got 3"):
+        own("dirichlet(0.5, min_size=3)")
+    with pytest.raises(UserError, match=r"declared number of classes and an identity for each record"):
+        partition(Y, 5, split="iid", seed=0, identity=IDENTITY)

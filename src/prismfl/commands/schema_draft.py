@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from prismfl.data.columns import Columns, read_columns
+from prismfl.data.files import TABLES
 from prismfl.data.schema import is_missing, plain
-from prismfl.data.tables import Columns, _csv, _parquet
 from prismfl.errors import UserError
 
 Look = Literal["empty", "date", "text", "binary", "categorical", "integer", "number"]
@@ -24,13 +25,11 @@ HINTS = {
 
 def load_columns(path: Path) -> Columns:
     """The raw columns of a CSV or Parquet file."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"Expected a CSV or Parquet file at {path}, but there is nothing.")
-    if path.suffix in (".parquet", ".pq"):
-        return _parquet(path)
-    if not path.name.endswith((".csv", ".csv.gz", ".tsv")):
+    if not path.name.endswith(TABLES):
         raise UserError(f"Expected a .csv, .tsv or .parquet file, got {path}.")
-    return _csv(path)
+    return read_columns(path)
 
 
 def draft(path: Path, *, label: str | None, unit: str | None, bounds_from_data: bool) -> tuple[str, list[str]]:

@@ -41,10 +41,11 @@ def synth_images(
         raise UserError(f"'{out}' exists and is not an empty folder; choose another with -o.")
     options = {key: yaml.safe_load(value) for key, _, value in (item.partition("=") for item in sets)}
     onsite, own = bool(options.pop("onsite", False)), {}
-    for key in ("data_dir", "subset", "classes", "image_size"):
+    for key in ("data_dir", "subset", "classes", "image_size", "channels"):
         if key in options:
             own[key] = options.pop(key)
-    dataset = read_data(RunConfig(data=data, **own), held_out=False)
+    # Only the comparison needs records that were not used.
+    dataset = read_data(RunConfig(data=data, **own), held_out=onsite)
     synthesizer = PrismSynthesizer(
         epsilon=epsilon,
         delta=delta,

@@ -19,11 +19,11 @@ from prismfl import __version__, runtime
 from prismfl.atomic import write_atomically
 from prismfl.boundary import Records
 from prismfl.commands.schema_draft import HINTS, Columns, load_columns, look_of
-from prismfl.config import merge, read, validate
+from prismfl.config import merge, validate
 from prismfl.data.ids import unit_codes
 from prismfl.data.prints import row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain
-from prismfl.data.schema_file import parse_schema
+from prismfl.data.schema_file import parse_schema, read_content
 from prismfl.errors import UserError
 from prismfl.method import Task
 from prismfl.methods import threedgl
@@ -94,7 +94,7 @@ def synth_table(
     write_atomically(out, table_bytes(_decoded(table, x, y), out))
     found = _certificate(table, task, cfg, out=out, count=len(y), made=made)
     write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
-    return found
+    return {**found, "out": str(out)}
 
 
 def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
@@ -132,9 +132,9 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
     """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
-    content = read(path)
-    labelled = "label" in content
-    if not labelled:
+    content = read_content(path)
+    labelled = not isinstance(content, dict) or "label" in content
+    if isinstance(content, dict) and not labelled:
         content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
     return parse_schema(content, where=f"schema {path}"), labelled
 
@@ -183,7 +183,10 @@ def _float(cell: str) -> float | None:
 
 
 def _declared_size(table: Table, records: int | None) -> int:
-    declared = records if records is not None else table.schema.train_size
+    from prismfl.data import DATASETS
+
+    known = DATASETS[table.name].train_size if table.source in DATASETS else table.schema.train_size
+    declared = records if records is not None else known
     if declared is None:
         raise UserError(
             f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "

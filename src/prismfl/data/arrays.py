@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,18 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prismfl.data.files import Bounds, Records, id_column
+from prismfl.data.archive import read_members
+from prismfl.data.files import Bounds, Records
+from prismfl.data.ids import id_column
+from prismfl.data.prints import picture_print, vector_prints
 from prismfl.data.schema import check_classes, class_codes, listed, plain
 from prismfl.data.spec import Kind
 from prismfl.errors import UserError
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
 
 
 def read_arrays(
     path: Path, *, classes: Sequence[str] | None, bounds: Bounds | None, unit: str | None, natural: str | None
 ) -> Records:
-    arrays = _open(path)
+    arrays = read_members(path)
     parts = [("x", "y")] if "x" in arrays else [("x_train", "y_train"), ("x_test", "y_test")]
     wanted = [key for part in parts for key in part] + [key for key in (unit, natural) if key is not None]
     for key in wanted:
@@ -47,23 +49,26 @@ def read_arrays(
         kind,
         *read[0],
         names,
+        _prints(arrays[parts[0][0]], read[0][0]),
         unit=ids.get(unit or ""),
         natural=ids.get(natural or ""),
         test=read[1] if len(read) == 2 else None,
     )
 
 
-def _open(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise UserError(f"Cannot read {path} as npz of plain arrays: {' '.join(str(error).split())}.") from None
+def _prints(raw: Array, scaled: Floats) -> list[bytes]:
+    """Of the numbers as stored; pictures of other numbers have no range but the declared one."""
+    if raw.ndim == 2:
+        return vector_prints(raw)
+    pictures = _layout(raw, "x") if raw.dtype in (np.uint8, np.uint16) else scaled
+    return [picture_print(picture) for picture in pictures]
 
 
-def _features(x: Array, bounds: Bounds | None, where: str) -> npt.NDArray[np.float32]:
+def _features(x: Array, bounds: Bounds | None, where: str) -> Floats:
     if x.dtype.kind not in "uifb":
         raise UserError(f"Expected numbers in {where}, got {x.dtype}.")
+    if 0 in x.shape[1:]:
+        raise UserError(f"Expected at least one number a record in {where}, got shape {x.shape}.")
     bad = np.argwhere(~np.isfinite(x)) if x.dtype.kind == "f" else np.empty((0, x.ndim), dtype=np.int64)
     if len(bad):
         column = f", column {bad[0][1] + 1}" if x.ndim == 2 else ""
@@ -77,7 +82,7 @@ def _features(x: Array, bounds: Bounds | None, where: str) -> npt.NDArray[np.flo
     if bounds is None and x.size and (x.min() < low or x.max() > high):
         raise UserError(f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); declare bounds for others.")
     images = _layout(x, where).astype(np.float32)
-    scaled: npt.NDArray[np.float32] = np.clip((images - np.float32(low)) / np.float32(high - low), 0, 1)
+    scaled: Floats = np.clip((images - np.float32(low)) / np.float32(high - low), 0, 1)
     return scaled
 
 

@@ -6,33 +6,34 @@ Nothing is fitted on the records, and every mistake is one line that says where 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prismfl.data.schema import Schema, is_missing, plain
+from prismfl.data.ids import codes_of
+from prismfl.data.schema import Schema
 from prismfl.data.spec import Dataset, Kind, Spec
+from prismfl.data.split import place_of
 from prismfl.errors import UserError
 
 Bounds = tuple[float, float]
-_TEST_STREAM = 0x7E57
+TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback
 class Records:
-    """What a reader found: features ready for training, labels, and the optional id columns."""
+    """What a reader found: features ready for training, labels, prints, and the optional canonical id columns."""
 
     kind: Kind
     x: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
     classes: tuple[str, ...]
-    unit: npt.NDArray[Any] | None = None
-    natural: npt.NDArray[Any] | None = None
+    prints: list[bytes]
+    unit: npt.NDArray[np.str_] | None = None
+    natural: npt.NDArray[np.str_] | None = None
     schema: Schema | None = None
     notices: tuple[str, ...] = ()
     test: tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]] | None = None
@@ -50,13 +51,15 @@ def load_path(
     unit: str | None = None,
     natural: str | None = None,
     train_size: int | None = None,
-    test_fraction: float = 0.2,
+    test: str | None = None,
+    test_fraction: float = 0.0,
 ) -> Dataset:
     """Load the user's own data from a folder of class folders (or train/ and test/ with them), CSV, Parquet or npz.
 
-    Tables need `classes` and either a `schema` or common `bounds`. `unit` and `natural` name id columns. Without a
-    test part of its own, a record is held out with probability `test_fraction`; records of one unit stay together.
-    `train_size` is the declared public number of training records.
+    Tables need `classes` and either a `schema` or common `bounds`. `unit` and `natural` name id columns. `test` names
+    a column of a table that marks the test part with 1, true or test. Without a test part of its own, the content of a
+    record (or the id of its unit) alone decides whether it is among the `test_fraction` held out; the default holds
+    out nothing. `train_size` is the declared public number of training records.
     """
     place = Path(path)
     _check(place, image_size=image_size, bounds=bounds, test_fraction=test_fraction, train_size=train_size)
@@ -64,23 +67,25 @@ def load_path(
     if place.is_dir():
         from prismfl.data.folders import read_folders
 
-        _only_tables(label=label, unit=unit, natural=natural, schema=schema, bounds=bounds)
+        _only_tables(label=label, unit=unit, natural=natural, schema=schema, bounds=bounds, test=test)
         records = read_folders(place, classes=classes, size=image_size, channels=channels)
     elif place.suffix == ".npz":
         from prismfl.data.arrays import read_arrays
 
-        _only_tables(label=label, schema=schema)
+        _only_tables(label=label, schema=schema, test=test)
         records = read_arrays(place, classes=classes, bounds=bounds, unit=unit, natural=natural)
-    elif place.name.endswith((".csv", ".csv.gz", ".tsv", ".parquet", ".pq")):
-        from prismfl.data.tables import read_table
+        _check_shape(place, records, image_size=image_size, channels=channels)
+    elif place.name.endswith(TABLES):
+        from prismfl.data.tables import Roles, read_table
 
-        records = read_table(
-            place, label=label, classes=classes, schema=declared, bounds=bounds, unit=unit, natural=natural
-        )
+        unit = unit or (declared.unit if declared else None)
+        roles = Roles(label=label, unit=unit, natural=natural, test=test)
+        records = read_table(place, roles=roles, classes=classes, schema=declared, bounds=bounds)
     else:
         raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
     size = train_size if train_size is not None or records.schema is None else records.schema.train_size
-    return _dataset(place, records, test_fraction=test_fraction, train_size=size)
+    _check_units(records, unit, natural)
+    return _dataset(place, records, test_fraction=test_fraction, train_size=size, unit=unit)
 
 
 def _check(
@@ -104,19 +109,37 @@ def _only_tables(**given: object) -> None:
             raise UserError(f"Expected no {name} for this kind of data, got {value}; it belongs to CSV and Parquet.")
 
 
-def _dataset(place: Path, records: Records, *, test_fraction: float, train_size: int | None) -> Dataset:
+def _check_shape(place: Path, records: Records, *, image_size: int | None, channels: int | None) -> None:
+    """npz images are taken as they are: what was declared about them must be so."""
+    found = records.x.shape[1:]
+    declared = (channels or found[0], *((image_size or side) for side in found[1:]))
+    if records.kind == "image" and found != declared:
+        raise UserError(f"Expected images of shape {declared} in {place} as declared, got {found}.")
+
+
+def _check_units(records: Records, unit: str | None, natural: str | None) -> None:
+    """A unit that lies at two sites would be paid for at each, and the stated cost would be that of one."""
+    if records.unit is None or records.natural is None:
+        return
+    homes: dict[str, str] = {}
+    for one, home in zip(records.unit.tolist(), records.natural.tolist()):
+        if homes.setdefault(one, home) != home:
+            raise UserError(
+                f"Expected all records of one '{unit}' under one '{natural}', got some under several; a unit must lie "
+                "at one site. Clean the ids, or use another split."
+            )
+
+
+def _dataset(
+    place: Path, records: Records, *, test_fraction: float, train_size: int | None, unit: str | None
+) -> Dataset:
     import torch
 
-    x, y, test = records.x, records.y, records.test
-    held = np.zeros(len(y), dtype=bool)
+    held = np.zeros(len(records.y), dtype=bool)
+    test = records.test
     if test is None:
-        held = _held_out(len(y), records.unit, test_fraction)
-        test = (x[held], y[held])
-        if test_fraction > 0 and (held.all() or not held.any()):
-            raise UserError(
-                f"Expected enough records in {place} to hold out a test part of {test_fraction:g}, got {len(y)}; "
-                f"use test_fraction 0 or a folder with train and test."
-            )
+        held = _held_out(records, test_fraction)
+        test = (records.x[held], records.y[held])
     train = ~held
     notices = list(records.notices)
     if train_size is None:
@@ -126,45 +149,30 @@ def _dataset(place: Path, records: Records, *, test_fraction: float, train_size:
     spec = Spec(
         name=place.name,
         kind=records.kind,
-        shape=tuple(x.shape[1:]),
+        shape=tuple(records.x.shape[1:]),
         classes=records.classes,
         train_size=int(train.sum()) if train_size is None else train_size,
         licence="the user's own",
         source=str(place),
+        unit=unit,
     )
     return Dataset(
         spec,
-        torch.from_numpy(x[train]),
-        torch.from_numpy(y[train]),
+        torch.from_numpy(records.x[train]),
+        torch.from_numpy(records.y[train]),
         torch.from_numpy(test[0]),
         torch.from_numpy(test[1]),
-        unit_train=None if records.unit is None else _codes(records.unit[train]),
+        unit_train=None if records.unit is None else codes_of(records.unit[train].tolist()),
         natural_train=None if records.natural is None else records.natural[train],
         schema=records.schema,
         notices=tuple(notices),
+        prints_train=[records.prints[i] for i in np.flatnonzero(train)],
     )
 
 
-def _held_out(count: int, unit: npt.NDArray[Any] | None, fraction: float) -> npt.NDArray[np.bool_]:
-    """Which records are for testing. One record more or less leaves the place of all those before it as it was."""
-    if unit is None:
-        draws = np.random.default_rng(_TEST_STREAM).random(count)
-    else:
-        draws = np.array([_place_of(plain(value)) for value in unit], dtype=np.float64)
-    return np.asarray(draws < fraction)
-
-
-def _place_of(unit: str) -> float:
-    return int.from_bytes(hashlib.sha256(f"prismfl test part {unit}".encode()).digest()[:7]) / 2**56
-
-
-def _codes(unit: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    return np.unique(unit.astype(str), return_inverse=True)[1].astype(np.int64)
-
-
-def id_column(values: Sequence[object] | npt.NDArray[Any], name: str) -> npt.NDArray[np.str_]:
-    """An id column as text; an empty cell would silently merge strangers into one unit."""
-    for row, value in enumerate(values):
-        if is_missing(value):
-            raise UserError(f"Empty or NaN cell in id column '{name}', row {row + 1}; every record needs an id.")
-    return np.array([plain(value) for value in values], dtype=np.str_)
+def _held_out(records: Records, fraction: float) -> npt.NDArray[np.bool_]:
+    """Which records are for testing: each by its unit or its own content, whoever lies beside it."""
+    if fraction == 0:
+        return np.zeros(len(records.y), dtype=bool)
+    names = records.prints if records.unit is None else records.unit.tolist()
+    return np.array([place_of("prismfl test part", name) < fraction for name in names], dtype=bool)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.files import Records
+from prismfl.data.prints import picture_print
 from prismfl.data.schema import check_classes, listed
 from prismfl.errors import UserError
+from prismfl.files import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,14 +25,16 @@ Pixels = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+PIXELS = 2**26
+FILE_LIMIT = 2**29  # bytes
 _ORIENTATION = 0x0112  # the EXIF tag
 
 
 def read_folders(root: Path, *, classes: Sequence[str] | None, size: int | None, channels: int | None) -> Records:
     if channels not in (None, 1, 3):
         raise UserError(f"Expected channels 1 or 3, got {channels}.")
-    parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
-    names = tuple(classes) if classes else tuple(sorted({f.name for part in parts for f in _folders(part)}))
+    parts = _parts(root)
+    names = tuple(classes) if classes else class_folders(root)
     files = [_listed(part, names) for part in parts]
     if len(names) < 2:
         raise UserError(f"Expected a folder for each class (at least two) in {root}, got {listed(names) or 'none'}.")
@@ -37,13 +42,42 @@ def read_folders(root: Path, *, classes: Sequence[str] | None, size: int | None,
     heads = [(path, *_head(path)) for part in files for path, _ in part] if size is None or channels is None else []
     depth = channels or _common_channels(heads)
     side = size or _common_size(heads)
-    # One decoded image at a time: photographs are far larger than what is kept of them.
-    arrays = [np.stack([to_array(open_picture(path), side, depth) for path, _ in part]) for part in files]
+    read = [_read(part, side, depth) for part in files]
     labels = [np.array([label for _, label in part], dtype=np.int64) for part in files]
     ignored = sum(len(_others(part)) for part in parts)
     notices = (f"Ignored {ignored} files in {root} that are not images.",) if ignored else ()
-    test = (arrays[1], labels[1]) if len(parts) == 2 else None
-    return Records("image", arrays[0], labels[0], names, notices=notices, test=test)
+    test = (read[1][0], labels[1]) if len(parts) == 2 else None
+    return Records("image", read[0][0], labels[0], names, read[0][1], notices=notices, test=test)
+
+
+def class_folders(root: Path) -> tuple[str, ...]:
+    """The classes that a folder declares by the names of its folders. No image is looked at."""
+    return tuple(sorted({folder.name for part in _parts(root) for folder in _folders(part)}))
+
+
+def _parts(root: Path) -> list[Path]:
+    both = [root / "train", root / "test"]
+    return both if all(part.is_dir() for part in both) else [root]
+
+
+def _read(part: list[tuple[Path, int]], side: int | tuple[int, int], depth: int) -> tuple[Pixels, list[bytes]]:
+    """The pictures of a part as one array, and their prints."""
+    arrays, prints = [], []
+    for path, _ in part:  # one decoded image at a time: photographs are far larger than what is kept of them
+        picture = open_picture(path)
+        arrays.append(to_array(picture, side, depth))
+        prints.append(picture_print(_native(picture)))
+    return np.stack(arrays), prints
+
+
+def _native(image: Image) -> npt.NDArray[Any]:
+    """The pixels as they are seen: 16 bits as such, anything else as RGB bytes."""
+    if image.mode.startswith("I"):
+        pixels: npt.NDArray[Any] = np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
+        return pixels
+    if image.mode == "F":
+        return np.asarray(image, dtype=np.float32) / np.float32(255)
+    return np.asarray(image.convert("RGB"))
 
 
 def _folders(root: Path) -> list[Path]:
@@ -78,7 +112,8 @@ def open_picture(path: Path) -> Image:
     from PIL import Image as pillow
     from PIL import ImageOps
 
-    with _readable(path), pillow.open(path) as image:
+    with open_regular(path, limit=FILE_LIMIT) as file, _readable(path), pillow.open(file) as image:
+        _check_pixels(image)
         return ImageOps.exif_transpose(image)
 
 
@@ -88,17 +123,26 @@ def _readable(path: Path) -> Iterator[None]:
     from PIL import Image as pillow
 
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)  # _check_pixels refuses in words
+            yield
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
         reason = "not an image or cut short" if isinstance(error, OSError) else str(error)
         raise UserError(f"Cannot read image {path} ({reason}); replace or remove it.") from None
+
+
+def _check_pixels(image: Image) -> None:
+    """Refuse a picture by its header, before room for its pixels is made."""
+    if image.width * image.height > PIXELS:
+        raise ValueError(f"{image.width}x{image.height} pixels, at most {PIXELS:,} are read")
 
 
 def _head(path: Path) -> tuple[tuple[int, int], bool]:
     """(width, height) as shown and whether the image is grey, from the header alone."""
     from PIL import Image as pillow
 
-    with _readable(path), pillow.open(path) as image:
+    with open_regular(path, limit=FILE_LIMIT) as file, _readable(path), pillow.open(file) as image:
+        _check_pixels(image)
         width, height = image.size
         sideways = image.getexif().get(_ORIENTATION, 1) >= 5
         grey = image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16")

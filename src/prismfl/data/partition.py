@@ -113,11 +113,14 @@ def partition(
     shards_per_site: int | None = None,
     natural: npt.ArrayLike | None = None,
     classes: int | None = None,
+    identity: Sequence[bytes] | None = None,
 ) -> list[Indices]:
     """Sorted record indices of each site: disjoint, together all records, the same for the same seed.
 
     `natural` is the id column that `split="natural"` groups by (each id goes to one site whole). `classes` is the
     declared number of classes (default: the largest label plus one). Arguments given here win over the split's own.
+    With `identity`, what a record (or its unit) is decides its site, whoever else there is: own data are split so.
+    Without it the records are dealt by their positions: benchmarks are split so.
     """
     labels = np.asarray(y, dtype=np.int64)
     chosen = parse_split(split) if isinstance(split, str) else split
@@ -127,10 +130,17 @@ def partition(
         raise UserError(f"Expected seed >= 0, got {seed}.")
     if sites < 1:
         raise UserError(f"Expected sites >= 1, got {sites}.")
+    if identity is not None:
+        from prismfl.data.owners import owners
+
+        if classes is None or len(identity) != len(labels):
+            raise UserError("Expected the declared number of classes and an identity for each record of own data.")
+        owner = owners(labels, identity, sites, split=chosen, classes=classes, seed=seed, natural=natural)
+        return [np.flatnonzero(owner == site) for site in range(sites)]
     if sites > len(labels):
         raise UserError(f"Expected at most {len(labels)} sites for {len(labels)} records, got {sites}.")
     total = classes if classes is not None else int(labels.max()) + 1
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 0x5B117]))
+    rng = generator(seed)
     if chosen.name == "natural":
         parts = _natural(natural, labels, sites, split=chosen)
     else:
@@ -141,13 +151,17 @@ def partition(
     return [np.sort(part).astype(np.int64) for part in parts]
 
 
+def generator(seed: int) -> np.random.Generator:
+    """The split's own stream of the run's seed."""
+    return np.random.default_rng(np.random.SeedSequence([seed, 0x5B117]))
+
+
 def _iid(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random.Generator) -> list[Indices]:
     return list(np.array_split(rng.permutation(len(y)), sites))
 
 
 def _dirichlet(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random.Generator) -> list[Indices]:
-    if not 0 < split.alpha < np.inf:
-        raise UserError(f"Expected alpha > 0 in split dirichlet, got {split.alpha}.")
+    check_alpha(split)
     if split.min_size * sites > len(y):
         raise UserError(
             f"Expected min_size <= {len(y) // sites} for {sites} sites and {len(y)} records, got {split.min_size}."
@@ -169,7 +183,23 @@ def _dirichlet(y: Labels, sites: int, *, split: Split, classes: int, rng: np.ran
     )
 
 
-def _pathological(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random.Generator) -> list[Indices]:
+def check_alpha(split: Split) -> None:
+    if not 0 < split.alpha < np.inf:
+        raise UserError(f"Expected alpha > 0 in split dirichlet, got {split.alpha}.")
+
+
+def _held_by_class(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random.Generator) -> list[Indices]:
+    return _by_class(y, holders_of(split, sites, classes, rng), classes, rng)
+
+
+def holders_of(split: Split, sites: int, classes: int, rng: np.random.Generator) -> list[list[int]]:
+    """The sites that hold each class, in the splits that say so. No record has a part in it."""
+    if split.name == "fedlap":
+        if sites != len(FEDLAP) or classes != 10:
+            raise UserError(
+                f"Expected 5 sites and 10 classes for split fedlap, got {sites} sites and {classes} classes."
+            )
+        return [[site for site, pair in enumerate(FEDLAP) if label in pair] for label in range(classes)]
     each = split.classes_per_site
     if not 1 <= each <= classes:
         raise UserError(f"Expected 1 <= classes_per_site <= {classes} in split pathological, got {each}.")
@@ -178,7 +208,7 @@ def _pathological(y: Labels, sites: int, *, split: Split, classes: int, rng: np.
             f"Expected sites x classes_per_site >= {classes} classes so that every record has a site, got "
             f"{sites} x {each}."
         )
-    return _by_class(y, _deal(sites, each, classes, rng), classes, rng)
+    return _deal(sites, each, classes, rng)
 
 
 def _deal(sites: int, each: int, classes: int, rng: np.random.Generator) -> list[list[int]]:
@@ -193,13 +223,6 @@ def _deal(sites: int, each: int, classes: int, rng: np.random.Generator) -> list
             left[label] -= 1
             holders[label].append(site)
     return holders
-
-
-def _fedlap(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random.Generator) -> list[Indices]:
-    if sites != len(FEDLAP) or classes != 10:
-        raise UserError(f"Expected 5 sites and 10 classes for split fedlap, got {sites} sites and {classes} classes.")
-    holders = [[site for site, pair in enumerate(FEDLAP) if label in pair] for label in range(classes)]
-    return _by_class(y, holders, classes, rng)
 
 
 def _by_class(y: Labels, holders: list[list[int]], classes: int, rng: np.random.Generator) -> list[Indices]:
@@ -224,14 +247,9 @@ def _shards(y: Labels, sites: int, *, split: Split, classes: int, rng: np.random
 
 
 def _natural(ids: npt.ArrayLike | None, y: Labels, sites: int, *, split: Split) -> list[Indices]:
-    if ids is None:
-        raise UserError(f"Split {split} needs an id column (say natural(hospital)), but this data has none.")
-    column = np.asarray(ids)
-    if len(column) != len(y):
-        raise UserError(f"Expected {len(y)} ids for split {split}, got {len(column)}.")
+    column = natural_column(ids, len(y), split)
     names, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
-    if len(names) < sites:
-        raise UserError(f"Expected at most {len(names)} sites for split {split} (one id each), got {sites}.")
+    check_natural(len(names), sites, split)
     # Largest ids first, each to the site with the fewest records so far: with one id a site this is the id itself.
     owner = np.empty(len(names), dtype=np.int64)
     if len(names) == sites:
@@ -242,6 +260,20 @@ def _natural(ids: npt.ArrayLike | None, y: Labels, sites: int, *, split: Split) 
             owner[name] = int(sizes.argmin())
             sizes[owner[name]] += counts[name]
     return [np.flatnonzero(owner[codes] == site) for site in range(sites)]
+
+
+def natural_column(ids: npt.ArrayLike | None, count: int, split: Split) -> npt.NDArray[Any]:
+    if ids is None:
+        raise UserError(f"Split {split} needs an id column (say natural(hospital)), but this data has none.")
+    column = np.asarray(ids)
+    if len(column) != count:
+        raise UserError(f"Expected {count} ids for split {split}, got {len(column)}.")
+    return column
+
+
+def check_natural(names: int, sites: int, split: Split) -> None:
+    if names < sites:
+        raise UserError(f"Expected at most {names} sites for split {split} (one id each), got {sites}.")
 
 
 def summary(parts: Sequence[Indices], y: npt.ArrayLike, classes: int | Sequence[str]) -> Indices:
@@ -262,7 +294,7 @@ _Scheme = Callable[..., list[Indices]]
 _SCHEMES: dict[str, _Scheme] = {
     "iid": _iid,
     "dirichlet": _dirichlet,
-    "pathological": _pathological,
+    "pathological": _held_by_class,
     "shards": _shards,
-    "fedlap": _fedlap,
+    "fedlap": _held_by_class,
 }

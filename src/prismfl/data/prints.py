@@ -20,6 +20,7 @@ from prismfl.errors import UserError
 
 Prints = list[bytes]
 _ROW, _VECTOR, _PICTURE = (f"prismfl {kind}\0".encode() for kind in ("row", "vector", "picture"))
+_SINGLE = struct.Struct("<f")
 _WORDS = {"true": "1", "false": "0"}
 
 
@@ -40,7 +41,6 @@ def row_prints(columns: Mapping[str, Sequence[object]]) -> Prints:
                 known[key] = _framed(canonical_cell(value))
             cells.append(known[key])
         framed.append((_framed(canonical_text(name)), cells))
-    framed.sort(key=lambda pair: pair[0])
     names = [name for name, _ in framed]
     return [_joined(sorted(zip(names, row))) for row in zip(*(cells for _, cells in framed))]
 
@@ -56,12 +56,20 @@ def canonical_cell(value: object) -> str:
     small = text.lower()
     if small in MISSING:
         return ""
-    number = canonical_number(_WORDS.get(small, text))
-    if number is None or "e-" not in number:
-        return text if number is None else number
-    with np.errstate(over="ignore"):
-        rounded = np.float32(float(number))
-    return str(int(rounded)) if float(rounded).is_integer() else repr(float(rounded))
+    return _number(_WORDS.get(small, text))
+
+
+def _number(text: str) -> str:
+    """A number by its value, other text as it is."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if not abs(value) < 2**53:  # beyond what a float tells apart
+        return canonical_number(text) or text
+    if not value.is_integer():
+        [value] = _SINGLE.unpack(_SINGLE.pack(value))
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def vector_prints(x: npt.NDArray[Any]) -> Prints:

@@ -7,6 +7,7 @@ becomes -1 or +1, a categorical column becomes a 0/1 block with one place per de
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from prismfl.data.columns import MOST_COLUMNS
 from prismfl.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,8 +100,10 @@ class Schema:
         names = [c.name for c in self.columns]
         if not names:
             raise UserError("Expected at least one column in the schema, got none.")
-        for name in names:
-            if names.count(name) > 1:
+        if len(names) > MOST_COLUMNS:
+            raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in the schema, got {len(names):,}.")
+        for name, times in Counter(names).items():
+            if times > 1:
                 raise UserError(f"Expected each column once in the schema, got '{name}' twice.")
             if name in (self.label, self.unit):
                 raise UserError(f"Expected '{name}' as a feature or as label or unit, not as both.")

@@ -6,28 +6,55 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from prismfl.data.columns import MOST_COLUMNS
 from prismfl.data.schema import Column, Schema, plain
 from prismfl.errors import UserError
+from prismfl.files import read_regular
 
+LIMIT = 4 * 2**20  # bytes
+DEPTH = 20
 _TOP = ("columns", "label", "classes", "unit", "train_size")
 _COLUMN = ("name", "type", "min", "max", "categories", "integer", "scale", "missing")
 
 
+class _Bounded(yaml.SafeLoader):
+    """YAML without aliases, which let a few lines stand for billions, and without deep nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise yaml.YAMLError(f"nested more than {DEPTH} deep")
+        found = super().compose_node(parent, index)
+        self.depth -= 1
+        return found
+
+
 def read_schema(path: Path) -> Schema:
+    return parse_schema(read_content(path), where=f"schema {path}")
+
+
+def read_content(path: Path) -> object:
+    """What a schema file holds, bounded in length, depth and repetition."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"Expected a schema file at {path}, but it cannot be read: {error.strerror}.") from None
+        text = read_regular(path, limit=LIMIT).decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(f"Expected UTF-8 text in schema {path}.") from None
+    except UserError as error:
+        raise UserError(f"Expected a schema file at {path}: {error}") from None
     try:
-        content: object = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        return tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _Bounded)
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise UserError(f"Expected valid TOML or YAML in schema {path}: {' '.join(str(error).split())}.") from None
-    return parse_schema(content, where=f"schema {path}")
+    except (RecursionError, ValueError):  # brackets in brackets in TOML; a number or date that cannot be
+        raise UserError(f"Expected valid TOML or YAML in schema {path}: a value in it cannot be read.") from None
 
 
 def parse_schema(content: object, *, where: str) -> Schema:
@@ -40,8 +67,11 @@ def parse_schema(content: object, *, where: str) -> Schema:
     unit, size = top.get("unit"), top.get("train_size")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
         raise UserError(f"Expected a whole number as train_size in {where}, got {size!r}.")
+    columns = _items(top["columns"], f"columns in {where}")
+    if len(columns) > MOST_COLUMNS:
+        raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in {where}, got {len(columns):,}.")
     return Schema(
-        columns=tuple(_column(c, where) for c in _items(top["columns"], f"columns in {where}")),
+        columns=tuple(_column(c, where) for c in columns),
         label=str(top["label"]),
         classes=tuple(plain(c) for c in _items(top["classes"], f"classes in {where}")),
         unit=None if unit is None else str(unit),
@@ -95,7 +125,7 @@ def _mapping(content: object, where: str) -> Mapping[str, object]:
 
 def _items(content: object, where: str) -> list[object]:
     if not isinstance(content, list | tuple):
-        raise UserError(f"Expected a list for {where}, got {content!r}.")
+        raise UserError(f"Expected a list for {where}, got {type(content).__name__}.")
     return list(content)
 
 

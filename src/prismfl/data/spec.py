@@ -18,7 +18,8 @@ Kind = Literal["image", "table"]
 class Spec:
     """Everything about a data set that is public. Nothing in here is computed from private records.
 
-    `shape` is (channels, height, width) for images and (features,) for tables.
+    `shape` is (channels, height, width) for images and (features,) for tables. `unit` is the column that names whom
+    the promise protects (a patient, say), where the schema or the config declares one.
     """
 
     name: str
@@ -28,15 +29,17 @@ class Spec:
     train_size: int
     licence: str
     source: str
+    unit: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback
 class Dataset:
     """Records ready for training: float32 features, int64 labels, split into a training and a test part.
 
     Images are NCHW in [0, 1]; tables lie in [-1, 1] with one-hot categories. `unit_train` holds an integer per
-    training record that names its privacy unit (a patient, say); None means that every record is its own unit.
-    `natural_train` is the id column that the split `natural` groups by, where the data has one.
+    training record that follows from the id of its privacy unit (a patient, say) alone; None means that every record is
+    its own unit. `natural_train` is the id column that the split `natural` groups by, where the data has one.
+    `prints_train` says what each record of own data is, whatever file it came in; it stays on the site.
     """
 
     spec: Spec
@@ -45,7 +48,17 @@ class Dataset:
     x_test: torch.Tensor
     y_test: torch.Tensor
     unit_train: np.ndarray | None = None
-    prints_train: list[bytes] | None = None
     natural_train: np.ndarray | None = None
     schema: Schema | None = None
     notices: tuple[str, ...] = ()
+    prints_train: list[bytes] | None = None
+
+    @property
+    def identity(self) -> list[bytes] | None:
+        """What decides the site of each training record of own data: its unit, or the record itself."""
+        if self.unit_train is not None:
+            return [int(code).to_bytes(8, "little") for code in self.unit_train]
+        if self.prints_train is None:
+            return None
+        labels = self.y_train.tolist()
+        return [content + int(label).to_bytes(4, "little") for content, label in zip(self.prints_train, labels)]

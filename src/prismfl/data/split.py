@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,13 @@ from prismfl.data.spec import Dataset, Spec
 Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
 Part = tuple[npt.NDArray[Any], Labels]
+
+
+def place_of(*path: str | bytes) -> float:
+    """A number in [0, 1) that follows from `path` alone: the same for a record wherever and beside whom it lies."""
+    parts = [part.encode() if isinstance(part, str) else part for part in path]
+    framed = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return (int.from_bytes(hashlib.sha256(framed).digest()[:8]) >> 11) / 2**53
 
 
 def stratified(y: Labels, held: int) -> tuple[Indices, Indices]:

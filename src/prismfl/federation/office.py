@@ -192,7 +192,15 @@ class Office:
         rows = np.arange(len(dataset.y_train))
         if config.part is not None:
             labels, classes = dataset.y_train.numpy(), len(dataset.spec.classes)
-            rows = partition(labels, config.parts, split=config.split, seed=config.seed, classes=classes)[config.part]
+            parts = partition(
+                labels,
+                config.parts,
+                split=config.split,
+                seed=config.seed,
+                classes=classes,
+                identity=dataset.identity,
+            )
+            rows = parts[config.part]
         index = torch.from_numpy(np.asarray(rows))
         unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
         records = Records(dataset.x_train[index], dataset.y_train[index], unit)
@@ -209,7 +217,7 @@ class Office:
             return load_path(path, label=config.label, schema=schema, unit=unit)
         channels, height, _ = told.shape
         if path.suffix == ".npz":
-            return load_path(path, classes=told.classes, unit=unit)
+            return load_path(path, classes=told.classes, image_size=height, channels=channels, unit=unit)
         return load_path(path, classes=told.classes, image_size=height, channels=channels)
 
     # What leaves, and when

@@ -187,7 +187,8 @@ class Balances:
         elif entry.kind in ("release", "charge"):
             self._apply_charge(entry)
         elif entry.kind == "made":
-            self._change(body["release"], status="held" if body["held"] else "made", **_of(body, "digest", "size", "memory"))
+            status = "held" if body["held"] else "made"
+            self._change(body["release"], status=status, **_of(body, "digest", "size", "memory"))
             for release in self.outlived(body["release"]):
                 self._change(release, memory=None)
         elif entry.kind in ("approve", "deny"):

@@ -6,9 +6,9 @@ or does not verify is refused, never replaced by a fresh one. Whoever deletes bo
 them where only the site's operator can write, and back them up together.
 
 A run goes: `reserve` its whole plan; then for each release `charge` before a record is touched, and one transaction
-(`fill`) that writes the payload and what the site remembers of it; only then the payload is sent; `confirm` when it has
-arrived; `close` at the end. A resend is the same bytes and free. There are no refunds: what fails after its charge stays
-charged and leaves nothing. A release that is held for a person counts for later rounds only once it is approved. Which
+(`fill`) that writes the payload and what the site remembers of it; only then the payload is sent; `confirm` when it
+has arrived; `close` at the end. A resend is the same bytes and free. There are no refunds: what fails after its charge
+stays charged and leaves nothing. A release that is held for a person counts for later rounds only once it is approved. Which
 plans a cap admits is in `admission`.
 """
 
