@@ -115,7 +115,7 @@ def call(*arguments: object) -> str:
 def leaks(raw: bytes) -> list[str]:
     """Which secrets are in these bytes, in plain or in the pictures within."""
     text = raw.decode("utf-8", "replace")
-    inner = [base64.b64decode(found) for found in re.findall(r"[A-Za-z0-9+/]{200,}={0,2}", text) if len(found) % 4 == 0]
+    inner = [base64.b64decode(found) for found in re.findall(r"[A-Za-z0-9+/]{80,}={0,2}", text) if len(found) % 4 == 0]
     text += "".join(part.decode("latin-1") for part in inner)
     return [what for what, pattern in SECRETS.items() if re.search(pattern, text)]
 
