@@ -63,7 +63,11 @@ OWN: dict[str, Shape] = {
     "releases": [names("site", "round", "bytes", "cost", "words", "digest", "confirmed")],
     "ledger": {"status": [LEDGER_ROW], "chain": [names("ledger", "chain")]},
     "utility": {**names("classes"), "rounds": [names("round", "epsilon", "bytes_up", "bytes_down")]},
-    "traffic": {**names("up", "down"), "rounds": [names("round", "up", "down")], "sites": [names("site", "up", "down")]},
+    "traffic": {
+        **names("up", "down"),
+        "rounds": [names("round", "up", "down")],
+        "sites": [names("site", "up", "down")],
+    },
     "config": CONFIG,
     "environment": dict.fromkeys(runtime.environment(), NAME),
 }
@@ -106,7 +110,7 @@ def share(facts: Edition) -> SharedFacts:
     if isinstance(facts, SharedFacts):
         return facts
     own = bool(facts["own_data"])
-    empty = {"partition": None, "attacks": [], "audits": [], "seconds": None}
+    empty: dict[str, Any] = {"partition": None, "attacks": [], "audits": [], "seconds": None}
     made = SharedFacts({**empty, **_copied(facts, OWN if own else BENCHMARK)})
     made["utility"] = {"accuracy": None, "accuracy_min": None, **made["utility"]}
     for row in made["ledger"]["status"]:  # the ledger knows the data by every path they were ever read from

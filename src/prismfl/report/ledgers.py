@@ -41,7 +41,7 @@ def _concerns(status: DatasetStatus, run: str | None) -> bool:
 
 
 def simulated(path: Path) -> bool:
-    """Whether `path` is the folder of a run whose noise came from a seed: its ledgers then account for no protection."""
+    """Whether `path` is the folder of a run with seeded noise: its ledgers then account for no protection."""
     if not (path / "run.json").is_file():
         return False
     told = RunDirectory(path)

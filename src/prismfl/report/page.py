@@ -22,8 +22,8 @@ Facts = Mapping[str, Any]
 
 
 BANNERS = {
-    ON_SITE: f'<p class="banner" role="note">On-site edition: {STAYS}. Exact figures of records may be here. Do not send.</p>',
-    SHARING: '<p class="banner sharing" role="note">Sharing edition: what was released and charged, or is public.</p>',
+    ON_SITE: ("banner", f"On-site edition: {STAYS}. Exact figures of records may be here. Do not send."),
+    SHARING: ("banner sharing", "Sharing edition: what was released and charged, or is public."),
 }
 
 
@@ -67,10 +67,11 @@ def render(runs: Sequence[Edition], *, digest: str) -> str:
         _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
         for i, f in enumerate(runs)
     ]
+    style, line = BANNERS[edition]
     return Template(template("page.html")).substitute(
         title=escape(f"{title} ({edition} edition)"),
         css=template("page.css"),
-        banner=BANNERS[edition],
+        banner=f'<p class="{style}" role="note">{line}</p>',
         body="".join(parts),
         written=escape(str(first["written"])),
         version=escape(str(first["prismfl"])),
@@ -107,7 +108,8 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
     )
     created = str(facts["run"]["created"] or "")[:16].replace("T", " ")
     return (
-        f'<article aria-labelledby="{prefix}title"><header class="run"><p class="kicker">Privacy report, {facts["edition"]} edition</p>'
+        f'<article aria-labelledby="{prefix}title"><header class="run">'
+        f'<p class="kicker">Privacy report, {escape(str(facts["edition"]))} edition</p>'
         f'<h1 id="{prefix}title">{escape(str(setting["method"]))} <span>on {escape(str(setting["data"]))}</span></h1>'
         f'<p class="where">{escape(where)}</p><p class="quiet">run {escape(str(facts["run"]["id"]))}, '
         f"{escape(created)} UTC, {escape(str(facts['run']['status']))}</p></header>"

@@ -55,9 +55,7 @@ def checks(facts: Facts) -> list[tuple[str, str, str]]:
     found.append(("pass" if done else "fail", "Run finished", facts["run"]["status"]))
     chain = facts["ledger"]["chain"]
     found.append(
-        ("pass", "Ledgers verify", _chains(chain))
-        if chain
-        else ("open", "Ledgers verify", "no ledger could be read")
+        ("pass", "Ledgers verify", _chains(chain)) if chain else ("open", "Ledgers verify", "no ledger could be read")
     )
     kind = words.kind(g)
     if kind == "none":

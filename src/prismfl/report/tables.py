@@ -22,7 +22,9 @@ def epsilon_words(row: Mapping[str, Any], *, mark: str = f" ({NO_PROTECTION})") 
         return "∞ (no DP guarantee)"
     if total is None:
         return f"∞ in all (no DP guarantee; this run {own:.3g})"
-    said = f"{own:.3g} per {row['unit']}" if total <= own else f"{total:.3g} in all per {row['unit']}, this run {own:.3g}"
+    said = f"{total:.3g} in all per {row['unit']}, this run {own:.3g}"
+    if total <= own:
+        said = f"{own:.3g} per {row['unit']}"
     return said + mark if is_simulated(row) else said
 
 

@@ -107,7 +107,8 @@ def protected(g: Facts) -> list[tuple[str, str]]:
         return [("Unit", "none"), ("From whom", "nobody"), ("Epsilon", "∞ (no DP guarantee)")]
     mark = f"; {NO_PROTECTION}" if found == "simulation" else ""
     rows = [("Guarantee", NO_PROTECTION)] if mark else []
-    rows += [("Unit", f"one {unit_words(g['unit'])}"), ("Relation", f"{g['relation']}: {relation_words(g['relation'])}")]
+    rows.append(("Unit", f"one {unit_words(g['unit'])}"))
+    rows.append(("Relation", f"{g['relation']}: {relation_words(g['relation'])}"))
     rows.append(("From whom", f"nobody; with secret noise: {against(g)}" if mark else against(g)))
     rows.append(("Epsilon, delta", f"{g['epsilon']:.4g}, {g['delta']:g} (whole run, tight accounting{mark})"))
     total = g.get("epsilon_total", g["epsilon"])
