@@ -14,8 +14,9 @@ from queue import Empty
 
 import pytest
 
-from prismfl import experiment
+from prismfl import experiment, run_files
 from prismfl.config import RunConfig
+from prismfl.errors import UserError
 from tests.report.browser import open_browser
 
 pytest.importorskip("fastapi")
@@ -139,12 +140,35 @@ def spoil(kind: str, file: Path, outside: Path) -> None:
     elif kind == "loop":
         file.symlink_to(file)
     elif kind == "odd":
-        file.write_text('{"round": 1, "accuracy": "<b>", "method": [], "settings": null, "epsilon": 1e999}\n')
+        file.write_text('{"round": 1, "accuracy": "<b>", "method": [], "settings": null}\n')
+    elif kind == "endless":
+        file.write_text('{"round": 1, "accuracy": 1e999, "schema_version": 1, "method": 1e999}\n')
     else:
         file.write_text('{"round": 1, "accuracy": NaN, "schema_version": 1, "method": NaN}\n')
 
 
-KINDS = ("deep", "deep enough", "pipe", "huge", "link", "loop", "odd", "not a number")
+PATIENCE = 60
+KINDS = ("deep", "deep enough", "pipe", "huge", "link", "loop", "odd", "endless", "not a number")
+
+
+def test_files_of_a_run_are_read_within_bounds(tmp_path: Path) -> None:
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "a.json").write_text('{"a": [1, 2.5, null]}')
+    assert run_files.read_json(tmp_path, "a.json") == {"a": [1, 2.5, None]}
+    assert run_files.parse("[" * 32 + "]" * 32, "x") is not None
+    for depth in (33, 400, 200_000):
+        with pytest.raises(UserError, match="nested more than 32 deep"):
+            run_files.parse("[" * depth + "]" * depth, "x")
+    for text in ("NaN", "-Infinity", "1e999", "{", "1" * 10_000):
+        with pytest.raises(UserError, match="not readable JSON"):
+            run_files.parse(text, "x")
+    with pytest.raises(UserError, match="has 21 bytes; at most 20 are read"):
+        run_files.read_bytes(tmp_path, "a.json", most=20)
+    for name in ("../outside.json", "/etc/hostname"):
+        with pytest.raises(UserError, match="leads out of its run folder"):
+            run_files.read_bytes(tmp_path, name, most=20)
+    with pytest.raises(FileNotFoundError):
+        run_files.read_bytes(tmp_path, "none.json", most=20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,7 +200,7 @@ def answered(root: Path) -> str:
     child = get_context("fork").Process(target=_ask, args=(root, asked), daemon=True)
     child.start()
     try:
-        said = asked.get(timeout=60)
+        said = asked.get(timeout=PATIENCE)
     except Empty:
         pytest.fail("the page waits for ever")
     finally:

@@ -23,7 +23,7 @@ from prismfl.audit.reopen import reopen
 from prismfl.config import RunConfig, validate
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
-from prismfl.report.editions import ON_SITE, Edition, is_own
+from prismfl.report.editions import ON_SITE, is_own
 from prismfl.report.facts import noise_of
 from prismfl.report.page import render, template, twin_bytes
 from prismfl.report.tables import is_simulated
@@ -201,17 +201,20 @@ def make_app(root: Path, token: str) -> FastAPI:
     def report(run: Annotated[list[str], fastapi.Query()], on_site: bool = False) -> HTMLResponse:
         if len(run) > MOST_COMPARED:
             raise UserError(f"Compare {MOST_COMPARED} runs at most, got {len(run)}.")
-        facts = [_dossier(find(root, name), on_site=on_site) for name in run]
-        return HTMLResponse(render(facts, digest=hashlib.sha256(twin_bytes(facts)).hexdigest()))
+        return HTMLResponse(_page([find(root, name) for name in run], on_site=on_site))
 
     return app
 
 
-def _dossier(path: Path, *, on_site: bool) -> Edition:
+def _page(paths: list[Path], *, on_site: bool) -> str:
     try:
-        return dossier(path, on_site=on_site)
+        facts = [dossier(path, on_site=on_site) for path in paths]
+        return render(facts, digest=hashlib.sha256(twin_bytes(facts)).hexdigest())
+    except PrismError:
+        raise
     except ODD:
-        raise UserError(f"The run '{path.name}' cannot be shown: its files are not as prismfl writes them.") from None
+        named = ", ".join(path.name for path in paths)
+        raise UserError(f"No report of {named}: the files of a run are not as prismfl writes them.") from None
 
 
 def find(root: Path, name: str) -> Path:

@@ -21,14 +21,14 @@ def read_bytes(folder: Path, name: str, *, most: int) -> bytes:
     """A regular file at or below `folder`, whole. FileNotFoundError where there is none; else one clear line."""
     path = folder / name
     try:
-        outside = not path.resolve().is_relative_to(folder.resolve())
-        if outside:
-            raise UserError(f"'{path}' leads out of its run folder; it is not read.")
-        place = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        inside = path.resolve().is_relative_to(folder.resolve())
+        place = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if inside else None
     except FileNotFoundError:
         raise
     except (OSError, RuntimeError, ValueError):  # a loop of links, a name that cannot be, a file of somebody else
         raise UserError(f"'{path}' cannot be opened.") from None
+    if place is None:
+        raise UserError(f"'{path}' leads out of its run folder; it is not read.")
     with os.fdopen(place, "rb") as file:
         found = os.fstat(place)
         if not stat.S_ISREG(found.st_mode):

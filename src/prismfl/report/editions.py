@@ -113,8 +113,8 @@ def share(facts: Edition) -> SharedFacts:
     empty: dict[str, Any] = {"partition": None, "attacks": [], "audits": [], "seconds": None}
     made = SharedFacts({**empty, **_copied(facts, OWN if own else BENCHMARK)})
     made["utility"] = {"accuracy": None, "accuracy_min": None, **made["utility"]}
-    for row in made["ledger"]["status"]:  # the ledger knows the data by every path they were ever read from
-        row["data set"] = made["setting"].get("data")
+    data = str(made["setting"].get("data"))  # the ledger knows them by every path they were ever read from
+    made["ledger"]["status"] = [{"ledger": row["ledger"], "data set": data, **row} for row in made["ledger"]["status"]]
     made["pictures"] = [clean for p in facts["pictures"] if not p["private"] and (clean := _cleaned(p))]
     told = [m["what"] for m in facts["missing"] if not (own and m["what"] in WITHHELD)]
     made["missing"] = [{"what": what, "words": MISSING[what]} for what in told]

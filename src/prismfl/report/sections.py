@@ -24,11 +24,12 @@ def guarantee(facts: Facts) -> str:
     kind = {"unknown": "none", "nothing": "full"}.get(words.kind(g), words.kind(g))
     rows = "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in words.protected(g))
     limits = "".join(f"<li>{escape(line)}</li>" for line in words.not_protected(g, facts["noise"]))
+    what = "What secret noise would protect" if kind == "simulation" else "What is protected"
     leaves = ", ".join(f"{name} ({kind_})" for name, kind_ in g["leaves"].items()) or "nothing"
     return (
         f'<div class="verdict {kind}"><p class="headline">{escape(words.headline(g))}</p>'
         f"<p>{escape(words.meaning(g))}</p>{_meter(g)}</div>"
-        f'<div class="two"><div><h3>What is protected</h3><dl>{rows}<dt>What leaves a site</dt>'
+        f'<div class="two"><div><h3>{what}</h3><dl>{rows}<dt>What leaves a site</dt>'
         f"<dd>{escape(leaves)}</dd><dt>Noise from</dt><dd>{escape(facts['noise'] or 'not recorded')}</dd></dl></div>"
         f'<div><h3>What is not protected</h3><ul class="limits">{limits}</ul></div></div>'
     )

@@ -56,7 +56,7 @@ def _epsilon(g: Facts) -> str:
     total = g.get("epsilon_total", g["epsilon"])
     if total == g["epsilon"]:
         return f"epsilon {total:.3g} at delta {g['delta']:g}"
-    return f"epsilon {total:.3g} in all at delta {g['delta']:g}, {g['epsilon']:.3g} of it by this run"
+    return f"epsilon {total:.3g} in all at delta {g['delta']:g} (this run alone: {g['epsilon']:.3g})"
 
 
 def unit_words(unit: str) -> str:
@@ -143,5 +143,5 @@ def not_protected(g: Facts, noise: str | None) -> list[str]:
     if g.get("level") == "client":
         lines.append("Anything from the hub itself, and single records within a client.")
     if noise is not None and noise.startswith("seeded"):
-        lines.append("Anything, from somebody who knows the seed: the noise was seeded, for simulation only.")
+        lines.insert(0, "Anything, from somebody who knows the seed: the noise was seeded, for simulation only.")
     return lines
