@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import threading
 import time
+from multiprocessing import Queue, get_context
 from pathlib import Path
+from queue import Empty
 
 import pytest
 
-from prismfl import experiment
+from prismfl import experiment, run_files
 from prismfl.config import RunConfig
+from prismfl.errors import UserError
 from tests.report.browser import open_browser
 
 pytest.importorskip("fastapi")
@@ -76,7 +81,7 @@ def test_only_loopback_names_are_answered(inside: testclient.TestClient) -> None
 
 
 def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: testclient.TestClient) -> None:
-    rows = {row["id"]: row for row in inside.get("/api/runs").json()}
+    rows = {row["id"]: row for row in inside.get("/api/runs").json()["runs"]}
     assert rows["a/done"]["status"] == "finished"
     assert rows["a/done"]["epsilon"] <= 3.0
     assert (rows["b/going"]["done"], rows["b/going"]["rounds"]) == (4, 10)
@@ -87,7 +92,10 @@ def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: test
 def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: testclient.TestClient, tmp_path: Path) -> None:
     good = inside.get("/report", params={"run": ["a/done"]})
     assert good.status_code == 200
-    assert "Every record is protected" in good.text
+    assert "Simulation: no protection" in good.text
+    assert "Every record is protected" not in good.text
+    assert "Sharing edition" in good.text
+    assert "On-site edition" in inside.get("/report", params={"run": ["a/done"], "on_site": "true"}).text
     assert "script-src" not in good.headers["content-security-policy"]
     for name in ("../..", "/etc", "a/../../x", "nothing"):
         assert inside.get("/report", params={"run": [name]}).status_code == 400
@@ -105,7 +113,7 @@ def test_the_planner_shows_what_halving_epsilon_costs(inside: testclient.TestCli
 
 
 def test_the_planner_scales_the_time_of_the_last_run_of_this_kind(inside: testclient.TestClient, folder: Path) -> None:
-    done = next(row for row in inside.get("/api/runs").json() if row["id"] == "a/done")
+    done = next(row for row in inside.get("/api/runs").json()["runs"] if row["id"] == "a/done")
     asked = {"method": done["method"], "data": done["data"], "epsilon": 2.0, "sites": 2, "records": 50}
     once = inside.post("/api/plan", json={**asked, "settings": {"rounds": 2}}).json()["asked"]["hours"]
     thrice = inside.post("/api/plan", json={**asked, "settings": {"rounds": 6}}).json()["asked"]["hours"]
@@ -113,6 +121,101 @@ def test_the_planner_scales_the_time_of_the_last_run_of_this_kind(inside: testcl
     assert thrice == pytest.approx(3 * once)
     other = inside.post("/api/plan", json={**asked, "method": "dp-fedprox"}).json()
     assert other["asked"]["hours"] is None
+
+
+def spoil(kind: str, file: Path, outside: Path) -> None:
+    """`file` of a run folder, made by somebody who wants the page to fall, to wait, or to tell."""
+    file.unlink(missing_ok=True)
+    if kind == "deep":
+        file.write_text('{"schema_version": 1, "status": ' + "[" * 200_000 + "]" * 200_000 + "}")
+    elif kind == "deep enough":
+        file.write_text('{"schema_version": 1, "status": "running", "method": ' + "[" * 300 + "]" * 300 + "}\n")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "huge":
+        with file.open("wb") as hole:
+            hole.truncate(2**40)
+    elif kind == "link":
+        file.symlink_to(outside)
+    elif kind == "loop":
+        file.symlink_to(file)
+    elif kind == "odd":
+        file.write_text('{"round": 1, "accuracy": "<b>", "method": [], "settings": null}\n')
+    elif kind == "endless":
+        file.write_text('{"round": 1, "accuracy": 1e999, "schema_version": 1, "method": 1e999}\n')
+    else:
+        file.write_text('{"round": 1, "accuracy": NaN, "schema_version": 1, "method": NaN}\n')
+
+
+PATIENCE = 60
+KINDS = ("deep", "deep enough", "pipe", "huge", "link", "loop", "odd", "endless", "not a number")
+
+
+def test_files_of_a_run_are_read_within_bounds(tmp_path: Path) -> None:
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "a.json").write_text('{"a": [1, 2.5, null]}')
+    assert run_files.read_json(tmp_path, "a.json") == {"a": [1, 2.5, None]}
+    assert run_files.parse("[" * 32 + "]" * 32, "x") is not None
+    for depth in (33, 400, 200_000):
+        with pytest.raises(UserError, match="nested more than 32 deep"):
+            run_files.parse("[" * depth + "]" * depth, "x")
+    for text in ("NaN", "-Infinity", "1e999", "{", "1" * 10_000):
+        with pytest.raises(UserError, match="not readable JSON"):
+            run_files.parse(text, "x")
+    with pytest.raises(UserError, match="has 21 bytes; at most 20 are read"):
+        run_files.read_bytes(tmp_path, "a.json", most=20)
+    for name in ("../outside.json", "/etc/hostname"):
+        with pytest.raises(UserError, match="leads out of its run folder"):
+            run_files.read_bytes(tmp_path, name, most=20)
+    with pytest.raises(FileNotFoundError):
+        run_files.read_bytes(tmp_path, "none.json", most=20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["run.json", "config.json", "metrics.jsonl"])
+def test_one_spoilt_folder_is_one_line_and_the_others_stay(tmp_path: Path, name: str, kind: str) -> None:
+    check_spoilt(tmp_path, name, kind)
+
+
+def check_spoilt(tmp_path: Path, name: str, kind: str) -> None:
+    """In a process of its own, which is ended when it waits; the rows and the report of the good run must be there."""
+    root = tmp_path / "runs"
+    for run in ("good", "bad"):
+        (root / run).mkdir(parents=True)
+        (root / run / "run.json").write_text(json.dumps({"schema_version": 1, "status": "running"}))
+        (root / run / "config.json").write_text(json.dumps({"run": "x", "method": "fedavg", "data": "digits"}))
+        (root / run / "metrics.jsonl").write_text(json.dumps({"round": 1, "accuracy": 41.5}) + "\n")
+    secret = tmp_path / "outside.json"
+    secret.write_text(json.dumps({"schema_version": 1, "status": "SECRET", "method": "SECRET", "round": 77777}) + "\n")
+    spoil(kind, root / "bad" / name, secret)
+    said = answered(root)
+    assert '"id":"good","status":"running"' in said
+    assert "SECRET" not in said
+    assert "77777" not in said
+
+
+def answered(root: Path) -> str:
+    """What the list and the report of the bad run say, asked in a child that cannot make the test wait."""
+    asked: Queue[str] = get_context("fork").Queue()
+    child = get_context("fork").Process(target=_ask, args=(root, asked), daemon=True)
+    child.start()
+    try:
+        said = asked.get(timeout=PATIENCE)
+    except Empty:
+        pytest.fail("the page waits for ever")
+    finally:
+        child.kill()
+        child.join()
+    return said
+
+
+def _ask(root: Path, asked: Queue[str]) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))  # a file that is read without end ends here
+    told = testclient.TestClient(make_app(root, TOKEN), raise_server_exceptions=False)
+    told.cookies.set("prismfl", TOKEN)
+    rows, page = told.get("/api/runs"), told.get("/report", params={"run": ["bad"]})
+    codes = {rows.status_code, page.status_code}
+    asked.put(rows.text + page.text if codes <= {200, 400} else f"{codes}")
 
 
 @pytest.mark.processes

@@ -238,11 +238,15 @@ def partition_command(
 
 
 @app.command()
-def compare(runs: Annotated[list[Path], typer.Argument(help="Run directories.")], fmt: Format = "table") -> None:
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    on_site: Annotated[bool, typer.Option("--on-site", help="With accuracy on own records; never to be sent.")] = False,
+    fmt: Format = "table",
+) -> None:
     """One table over runs: what leaves, epsilon, accuracy over seeds, bytes, seconds."""
     from prismfl.report.comparison import compare_runs, comparison_table
 
-    rows = compare_runs(runs)
+    rows = compare_runs(runs, on_site=on_site)
     terminal.emit(rows, fmt, lambda: comparison_table(rows))
 
 

@@ -1,7 +1,7 @@
 """A local page over run directories: list, progress, reports, comparison, the privacy-utility plane, a planner.
 
-Served on loopback only, to whoever knows the token that was printed at the start. It reads and never changes a run; a
-report is written beside its run as `prismfl report` would.
+Served on loopback only, to whoever knows the token that was printed at the start. The page is on-site: it shows exact
+figures. A report opens in the sharing edition unless the on-site one is asked for. No run is changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from prismfl.audit.reopen import reopen
 from prismfl.config import RunConfig, validate
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
+from prismfl.report.editions import ON_SITE, is_own
+from prismfl.report.facts import noise_of
 from prismfl.report.page import render, template, twin_bytes
+from prismfl.report.tables import is_simulated
+from prismfl.report.words import NO_PROTECTION
 from prismfl.transcript import RunDirectory
 
 HOST = "127.0.0.1"
 COOKIE = "prismfl"
 MOST_COMPARED = 8
+ODD = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+"""What reading a folder ends in whose files hold other things than they should."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -38,36 +44,68 @@ HEADERS = {
 
 
 def runs_below(root: Path) -> Iterator[Path]:
-    """Every run directory at or below `root`, newest first."""
-    found = sorted(root.rglob("run.json"), key=lambda p: p.stat().st_mtime, reverse=True)
-    return (p.parent for p in found)
+    """Every run directory at or below `root`, newest first; a link that leads out of it is none."""
+    found = [(_changed(p), p.parent) for p in root.rglob("run.json") if _within(p, root)]
+    return (path for _, path in sorted(found, key=lambda pair: pair[0], reverse=True))
+
+
+def _within(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def row_of(path: Path, root: Path) -> dict[str, Any]:
-    """What the list shows of a run, also while it is running."""
+    """What the list shows of a run, also while it is running. A folder that is not as prismfl writes it is one line."""
     row: dict[str, Any] = {"id": path.relative_to(root).as_posix(), "status": "unreadable"}
     try:
-        run = RunDirectory.open(path)
-        config, metrics = run.read_json("config.json"), run.metrics()
-        result = run.read_json("result.json") if run.status == "finished" else {}
-    except UserError as error:
+        return row | _read_row(RunDirectory.open(path))
+    except PrismError as error:
         return row | {"words": str(error)}
-    rounds = config.get("settings", {}).get("rounds", 1)
+    except ODD:
+        return row | {"words": "Its files are not as prismfl writes them."}
+
+
+def _read_row(run: RunDirectory) -> dict[str, Any]:
+    config, metrics, status = run.read_json("config.json"), run.metrics(), run.status
+    result = run.read_json("result.json") if status == "finished" else {}
     last = metrics[-1] if metrics else {}
     method = METHODS.get(config.get("method", ""))
-    return row | {
-        "status": run.status,
+    epsilon = result.get("epsilon", last.get("epsilon"))
+    pending = "none" if method is not None and method.guarantee is None else "pending"
+    endless = bool(result) and result.get("epsilon_total", epsilon) is None
+    guarantee = "none" if endless else str(result.get("guarantee", pending))
+    told = {"guarantee": guarantee, "noise": noise_of(run, config, result)}
+    return {
+        "status": status,
         "method": config.get("method"),
         "data": config.get("data"),
+        "own_data": is_own(config, result),
         "created": config.get("created"),
-        "rounds": rounds,
+        "rounds": config.get("settings", {}).get("rounds", 1),
         "done": last.get("round", 0),
-        "accuracy": result.get("accuracy", last.get("accuracy")),
-        "epsilon": result.get("epsilon", last.get("epsilon")),
-        "guarantee": result.get("guarantee", "none" if method is not None and method.guarantee is None else "pending"),
+        "accuracy": _number(result.get("accuracy", last.get("accuracy"))),
+        "epsilon": _number(result.get("epsilon_total", epsilon)),
+        "epsilon_run": _number(epsilon),
+        "guarantee": NO_PROTECTION if is_simulated(told) else guarantee,
         "bytes": sum(m.get("bytes_up", 0) + m.get("bytes_down", 0) for m in metrics),
-        "seconds": last.get("seconds"),
+        "seconds": _number(last.get("seconds")),
     }
+
+
+def _number(value: Any) -> float | None:
+    """A number or nothing. Anything else would stop the page's script, and with it the rows of the other runs."""
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    raise TypeError(value)
 
 
 def hours_like(root: Path, config: RunConfig, plan: experiment.Plan) -> float | None:
@@ -76,14 +114,12 @@ def hours_like(root: Path, config: RunConfig, plan: experiment.Plan) -> float | 
         row = row_of(path, root)
         if (row["status"], row.get("method"), row.get("data")) != ("finished", config.method, config.data):
             continue
-        before = reopen(path)
-        work = (
-            plan.rounds
-            * config.sites
-            * plan.records
-            / (int(row["rounds"]) * before.config.sites * before.job.task.records)
-        )
-        return float(row["seconds"] or 0.0) * work / 3600
+        try:
+            before = reopen(path)
+            done = int(row["rounds"]) * before.config.sites * before.job.task.records
+            return float(row["seconds"] or 0.0) * (plan.rounds * config.sites * plan.records / done) / 3600
+        except (PrismError, *ODD):
+            continue
     return None
 
 
@@ -150,8 +186,8 @@ def make_app(root: Path, token: str) -> FastAPI:
         return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
     @app.get("/api/runs", dependencies=inside)
-    def runs() -> list[dict[str, Any]]:
-        return [row_of(path, root) for path in runs_below(root)]
+    def runs() -> dict[str, Any]:
+        return {"edition": ON_SITE, "runs": [row_of(path, root) for path in runs_below(root)]}
 
     @app.get("/api/methods", dependencies=inside)
     def methods() -> list[dict[str, Any]]:
@@ -162,13 +198,23 @@ def make_app(root: Path, token: str) -> FastAPI:
         return planned(asked, root)
 
     @app.get("/report", dependencies=inside)
-    def report(run: Annotated[list[str], fastapi.Query()]) -> HTMLResponse:
+    def report(run: Annotated[list[str], fastapi.Query()], on_site: bool = False) -> HTMLResponse:
         if len(run) > MOST_COMPARED:
             raise UserError(f"Compare {MOST_COMPARED} runs at most, got {len(run)}.")
-        facts = [dossier(find(root, name)) for name in run]
-        return HTMLResponse(render(facts, digest=hashlib.sha256(twin_bytes(facts)).hexdigest()))
+        return HTMLResponse(_page([find(root, name) for name in run], on_site=on_site))
 
     return app
+
+
+def _page(paths: list[Path], *, on_site: bool) -> str:
+    try:
+        facts = [dossier(path, on_site=on_site) for path in paths]
+        return render(facts, digest=hashlib.sha256(twin_bytes(facts)).hexdigest())
+    except PrismError:
+        raise
+    except ODD:
+        named = ", ".join(path.name for path in paths)
+        raise UserError(f"No report of {named}: the files of a run are not as prismfl writes them.") from None
 
 
 def find(root: Path, name: str) -> Path:

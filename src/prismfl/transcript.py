@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prismfl import run_files
 from prismfl.atomic import write_atomically
 from prismfl.errors import UserError, WireError
 from prismfl.method import State
 from prismfl.payloads import Payload, decode, encode
 
 SCHEMA_VERSION = 1
+MOST_PAYLOAD_BYTES = 4 * 2**30
 KEEP = ("ends", "full", "digests")
 
 
@@ -69,11 +71,9 @@ class RunDirectory:
 
     def read_json(self, name: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / name).read_text())
+            value = run_files.read_json(self.path, name)
         except FileNotFoundError:
             raise UserError(f"'{self.path}' has no {name}: the run was cut off before it was written.") from None
-        except ValueError:
-            raise UserError(f"'{self.path / name}' is not readable JSON.") from None
         if not isinstance(value, dict):
             raise UserError(f"'{self.path / name}' is not a JSON object.")
         return value
@@ -99,15 +99,18 @@ class RunDirectory:
 
     def messages(self) -> list[Message]:
         """Each message once, the last word of a resumed run counting."""
-        found = {(m["round"], m["site"], m["direction"]): Message(**m) for m in self._lines("transcript.jsonl")}
-        return list(found.values())
+        try:
+            found = [Message(**line) for line in self._lines("transcript.jsonl")]
+            return list({(m.round, m.site, m.direction): m for m in found}.values())
+        except TypeError:
+            raise UserError(f"'{self.path / 'transcript.jsonl'}' does not hold messages.") from None
 
     def payloads(self, message: Message) -> dict[str, Payload]:
         if message.file is None:
             raise UserError(
                 f"The run kept only the digest of round {message.round}; run again with --set transcript=full."
             )
-        return decode((self.path / message.file).read_bytes())[0]
+        return decode(run_files.read_bytes(self.path, message.file, most=MOST_PAYLOAD_BYTES))[0]
 
     # What was measured
 
@@ -115,19 +118,25 @@ class RunDirectory:
         self._append("metrics.jsonl", row)
 
     def metrics(self) -> list[dict[str, Any]]:
-        return list({row["round"]: row for row in self._lines("metrics.jsonl")}.values())
+        rows = (row for row in self._lines("metrics.jsonl") if isinstance(row.get("round"), int))
+        return list({row["round"]: row for row in rows}.values())
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         with (self.path / name).open("a") as file:
             file.write(json.dumps(dict(row), sort_keys=True) + "\n")
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        path = self.path / name
-        for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            raw = run_files.read_bytes(self.path, name, most=run_files.MOST_LINE_BYTES)
+        except FileNotFoundError:
+            return
+        for line in raw.splitlines():
             try:
-                yield json.loads(line)
-            except ValueError:  # the last line of a killed run may be cut off
+                value = run_files.parse(line, self.path / name)
+            except UserError:  # the last line of a killed run may be cut off
                 continue
+            if isinstance(value, dict):
+                yield value
 
     # Checkpoint: two generations, each with its own digest
 

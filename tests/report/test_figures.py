@@ -77,7 +77,7 @@ def test_the_same_method_twice_keeps_both_names(runs: list[Path]) -> None:
 def test_a_run_without_accuracy_is_said(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path / "run", {"method": "fedavg"}, {})
     with pytest.raises(UserError, match="has measured no accuracy yet"):
-        figures.progress(figures.named([tmp_path / "run"]), tmp_path / "x.png")
+        figures.progress(figures.named([tmp_path / "run"]), tmp_path / "x.png", on_site=True)
 
 
 def test_stages_are_first_middle_last() -> None:

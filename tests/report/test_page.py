@@ -19,6 +19,7 @@ from prismfl.metrics.membership import limits, measure
 from prismfl.privacy.cost import Cost
 from prismfl.report import page, sections, words
 from prismfl.report.charts import nice_ticks
+from prismfl.report.editions import SharedFacts
 from tests.report.browser import open_browser
 
 SECTIONS = (
@@ -148,7 +149,7 @@ def test_the_guarantee_is_said_in_plain_words(facts: list[dict[str, Any]]) -> No
 
 
 def test_hostile_names_stay_text(facts: list[dict[str, Any]]) -> None:
-    evil = json.loads(json.dumps(facts[0]))
+    evil = SharedFacts(json.loads(json.dumps(facts[0])))
     evil["setting"]["data"] = "<script>alert(1)</script>"
     evil["releases"][0]["site"] = '"><img src=x onerror=alert(1)>'
     text = page.render([evil], digest="0" * 64)
@@ -158,8 +159,13 @@ def test_hostile_names_stay_text(facts: list[dict[str, Any]]) -> None:
 
 def test_checks_say_pass_and_fail(facts: list[dict[str, Any]]) -> None:
     states = {what: state for state, what, _ in sections.checks(facts[0])}
-    assert states["Ledgers verify"] == states["Within the budget"] == states["Attacks against the bound"] == "pass"
-    assert states["Audit"] == "pass"
+    assert states["Ledgers verify"] == states["Attacks against the bound"] == states["Audit"] == "pass"
+    assert (states["Within the budget"], states["Differential privacy"]) == ("open", "fail"), "the noise was seeded"
+    secret = json.loads(json.dumps(facts[0]))
+    secret["guarantee"]["simulation"] = False
+    states = {what: state for state, what, _ in sections.checks(secret)}
+    assert states["Within the budget"] == "pass"
+    assert "Differential privacy" not in states
     broken = json.loads(json.dumps(facts[0]))
     broken["attacks"][1]["within_bound"] = False
     broken["audits"][0]["passed"] = False
@@ -198,7 +204,7 @@ def test_a_run_that_was_cut_off_says_what_is_missing(runs: list[Path], tmp_path:
 
 
 def test_private_pictures_only_on_site_and_marked(runs: list[Path]) -> None:
-    assert dossier(runs[0])["edition"] == "for sharing"
+    assert dossier(runs[0])["edition"] == "sharing"
     found = dossier(runs[0], on_site=True)
     found["pictures"] = [{"title": "neighbours", "png": "AAAA", "private": True}]
     text = page.render([found], digest="0" * 64)

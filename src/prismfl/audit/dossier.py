@@ -12,26 +12,28 @@ import torch
 from prismfl.audit.reopen import Reopened, reopen
 from prismfl.data import DATASETS, summary
 from prismfl.errors import UserError
-from prismfl.report.facts import collect
+from prismfl.report.editions import Edition, share
+from prismfl.report.facts import collect, lacking
 from prismfl.report.pictures import grid, save_sheet
 
 COLUMNS = 10
 
 
-def dossier(path: Path, *, on_site: bool = False) -> dict[str, Any]:
-    """Everything the page shows. The split of a public benchmark is no secret; that of own data is for the site."""
+def dossier(path: Path, *, on_site: bool = False) -> Edition:
+    """Everything the page shows. The split of a public benchmark is no secret; own data are not even opened for the
+    sharing edition."""
     facts = collect(path)
+    facts["utility"]["classes"] = len(facts["config"].get("classes") or ()) or None
+    if not on_site and facts["own_data"]:
+        return share(facts)
     try:
         run = reopen(path)
         facts["utility"]["classes"] = len(run.job.task.classes)
-        if on_site or run.config.data in DATASETS:
-            facts["partition"] = _partition(run)
-        if on_site:
-            facts["edition"] = "on-site"
-            facts["pictures"] += _neighbours(run)
+        facts["partition"] = _partition(run)
+        facts["pictures"] += _neighbours(run) if on_site else []
     except UserError as error:
-        facts["missing"].append(f"Without the data: {error}")
-    return facts
+        facts["missing"].append(lacking("data", error))
+    return facts if on_site else share(facts)
 
 
 def _partition(run: Reopened) -> dict[str, Any]:

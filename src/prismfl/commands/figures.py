@@ -18,7 +18,7 @@ def figures(
     runs: Annotated[list[Path], typer.Argument(help="Run directories; images are shown of the first.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder (default: figures in the first run).")] = None,
     on_site: Annotated[
-        bool, typer.Option("--on-site", help="Also gradient norms of the private records; never to be sent.")
+        bool, typer.Option("--on-site", help="With accuracy on own records and gradient norms; never to be sent.")
     ] = False,
     fmt: Format = "table",
 ) -> None:
@@ -30,7 +30,7 @@ def figures(
     named = draw.named(runs)
     first = next(iter(named.values()))
     made = {
-        "progress": draw.progress(named, folder / "progress.png"),
+        "progress": draw.progress(named, folder / f"{'on-site-' if on_site else ''}progress.png", on_site=on_site),
         "trust region": draw.trust_region(named, folder / "trust-region.png"),
         "images at three stages": draw.stages(first, folder / "stages.png"),
         "pixel values": draw.pixels(first, folder / "pixels.png"),
@@ -38,6 +38,8 @@ def figures(
     if on_site:
         made["gradient norms"] = draw.gradient_norms(_norms(runs[0]), folder / "on-site-gradient-norms.png")
     rows = [{"figure": what, "file": str(path)} for what, path in made.items() if path is not None]
+    if made["progress"] is None:
+        terminal.say("progress: measured on this site only; see it with --on-site")
     terminal.emit(rows, fmt, lambda: simple_table("Figures", rows))
 
 

@@ -19,13 +19,17 @@ def report(
         Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")
     ] = None,
     on_site: Annotated[
-        bool, typer.Option("--on-site", help="With private neighbours and counts; marked, never to be sent.")
+        bool, typer.Option("--on-site", help="With exact figures of own records; marked, never to be sent.")
     ] = False,
     fmt: Format = "table",
 ) -> None:
-    """Write a self-contained HTML report of runs, and its JSON twin."""
+    """Write a self-contained HTML report of runs, and its JSON twin.
+
+    The sharing edition holds what was released and charged, or is public; what was measured on own records is in the
+    on-site edition only.
+    """
     from prismfl.audit.dossier import dossier
-    from prismfl.report.page import write
+    from prismfl.report.page import edition_of, write
     from prismfl.report.sections import checks
     from prismfl.report.tables import simple_table
 
@@ -37,9 +41,10 @@ def report(
         for state, what, words in checks(f)
     ]
     done = {
+        "edition": edition_of(facts),
         "page": str(page),
         "twin": str(twin),
         "checks": rows,
-        "missing": [line for f in facts for line in f["missing"]],
+        "missing": [line["words"] for f in facts for line in f["missing"]],
     }
-    terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name}", rows))
+    terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name} ({done['edition']} edition)", rows))

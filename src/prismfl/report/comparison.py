@@ -11,51 +11,72 @@ from rich.table import Table
 
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
-from prismfl.report.tables import epsilon_words, size_words
+from prismfl.report.editions import ELSEWHERE, ON_SITE, STAYS, is_own, share_result
+from prismfl.report.facts import noise_of
+from prismfl.report.tables import epsilon_words, is_simulated, size_words
+from prismfl.report.words import NO_PROTECTION
 from prismfl.transcript import RunDirectory
 
 SAME = ("method", "data", "split", "sites", "model", "guarantee", "delta", "unit", "relation", "rounds")
 
 
-def compare_runs(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """A row a method and setting, best accuracy first."""
-    results = []
-    for path in paths:
-        run = RunDirectory.open(path)
-        if run.status != "finished":
-            raise UserError(f"The run in '{path}' is not finished; go on with: prismfl resume {path}.")
-        results.append(run.read_json("result.json"))
+def compare_runs(paths: Sequence[Path], *, on_site: bool = False) -> list[dict[str, Any]]:
+    """A row a method and setting, best accuracy first. What was measured on own records is there on site only."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for result in results:
+    for path in paths:
+        result = _result(path, on_site=on_site)
         budget = None if result["epsilon"] is None else round(result["epsilon"], 2)
         groups.setdefault((*(result[k] for k in SAME), budget), []).append(result)
     rows = [_row(group) for group in groups.values()]
     return sorted(rows, key=lambda row: -(row["accuracy"] or 0.0))
 
 
+def _result(path: Path, *, on_site: bool) -> dict[str, Any]:
+    run = RunDirectory.open(path)
+    if run.status != "finished":
+        raise UserError(f"The run in '{path}' is not finished; go on with: prismfl resume {path}.")
+    config, result = run.read_json("config.json"), run.read_json("result.json")
+    result["noise"] = noise_of(run, config, result)
+    if is_simulated(result):
+        result["guarantee"] = NO_PROTECTION
+    if on_site:
+        return {**result, "edition": ON_SITE, "withheld": []}
+    return share_result(result, own=is_own(config, result))
+
+
 def _row(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     scores = [r["accuracy"] for r in group if r["accuracy"] is not None]
+    times = [r["seconds"] for r in group if r["seconds"] is not None]
     first = group[0]
+    totals = [r.get("epsilon_total", r["epsilon"]) for r in group]
     return {
-        **{k: first[k] for k in SAME},
+        **{k: first[k] for k in (*SAME, "edition", "withheld")},
         "leaves": ", ".join(METHODS[first["method"]].leaves) or "nothing" if first["method"] in METHODS else "?",
         "epsilon": None if first["epsilon"] is None else max(r["epsilon"] for r in group),
+        "epsilon_total": None if None in totals else max(totals),
         "accuracy": round(mean(scores), 2) if scores else None,
         "accuracy_std": round(stdev(scores), 2) if len(scores) > 1 else None,
         "seeds": len(group),
         "bytes": round(mean(r["bytes_up"] + r["bytes_down"] for r in group)),
-        "seconds": round(mean(r["seconds"] for r in group), 1),
+        "seconds": round(mean(times), 1) if times else None,
     }
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     settings = {f"{r['data']}, {r['split']}, delta {r['delta']:g}, {r['relation']}" for r in rows}
-    table = Table(title="; ".join(sorted(settings)), title_justify="left")
+    title = "; ".join(sorted(settings))
+    if any(r["edition"] == ON_SITE for r in rows):
+        title = f"On-site edition, {STAYS}. {title}"
+    notes = [f"* {NO_PROTECTION} (the noise was seeded)"] if any(is_simulated(r) for r in rows) else []
+    notes += [f"† {ELSEWHERE}; see it with --on-site"] if any(r["withheld"] for r in rows) else []
+    table = Table(title=title, title_justify="left", caption="\n".join(notes) or None, caption_justify="left")
     for name in ("method", "what leaves", "epsilon", "accuracy", "bytes", "seconds"):
         table.add_column(name, justify="right" if name in ("accuracy", "bytes", "seconds") else "left")
     for r in rows:
-        score = "-" if r["accuracy"] is None else f"{r['accuracy']:.1f} %"
+        blank = "†" if r["withheld"] else "-"
+        score = blank if r["accuracy"] is None else f"{r['accuracy']:.1f} %"
         if r["accuracy_std"] is not None:
             score += f" ± {r['accuracy_std']:.1f} ({r['seeds']} seeds)"
-        table.add_row(r["method"], r["leaves"], epsilon_words(r), score, size_words(r["bytes"]), f"{r['seconds']:.1f}")
+        seconds = blank if r["seconds"] is None else f"{r['seconds']:.1f}"
+        table.add_row(r["method"], r["leaves"], epsilon_words(r, mark=" *"), score, size_words(r["bytes"]), seconds)
     return table

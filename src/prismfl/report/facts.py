@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prismfl import __version__
+import numpy as np
+
+from prismfl import __version__, run_files
 from prismfl.boundary import Release
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
-from prismfl.metrics.membership import limits
+from prismfl.metrics.membership import LOW_RATES, bound, limits
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
+from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
-from prismfl.transcript import Message, RunDirectory
+from prismfl.rng import DEPLOYMENT, SIMULATION
+from prismfl.transcript import MOST_PAYLOAD_BYTES, Message, RunDirectory
 
 SCHEMA_VERSION = 1
 Facts = dict[str, Any]
@@ -27,61 +30,80 @@ MOST_PICTURE_BYTES = 1_500_000
 FIELDS = ("method", "data", "split", "sites", "seed", "model", "unit", "relation", "delta")
 
 
-def collect(path: Path) -> Facts:
-    """The facts of one run. What a run that was cut off does not have is listed under `missing`, never guessed."""
+def collect(path: Path) -> OnSiteFacts:
+    """All facts of one run, for the site itself. What a run that was cut off does not have is listed under `missing`,
+    never guessed. What may be handed on is made from these by `editions.share`."""
     run = RunDirectory.open(path)
-    missing: list[str] = []
-    config = _optional(run, "config.json", missing)
-    result = _optional(run, "result.json", missing)
+    missing: list[Facts] = []
+    config = _optional(run, "config", missing)
+    result = _optional(run, "result", missing)
     status = run.status
-    releases, ledger = _ledger(run, config, missing)
+    noise = noise_of(run, config, result)
+    releases, ledger = _ledger(run, config, missing, simulation=noise == SIMULATION)
     cost = _cost(run, releases, result, config)
-    facts: Facts = {
-        "schema_version": SCHEMA_VERSION,
-        "prismfl": __version__,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "run": {"status": status, "id": config.get("run", "?"), "created": config.get("created"), "path": path.name},
-        "setting": {k: result.get(k, config.get(k)) for k in FIELDS},
-        "guarantee": _guarantee(cost, config, complete=status == "finished"),
-        "releases": releases,
-        "ledger": ledger,
-        "utility": {
+    guarantee = _guarantee(cost, config, complete=status == "finished") | {"simulation": noise == SIMULATION}
+    facts = OnSiteFacts(
+        schema_version=SCHEMA_VERSION,
+        prismfl=__version__,
+        written=datetime.now(UTC).isoformat(timespec="seconds"),
+        run={"status": status, "id": config.get("run", "?"), "created": config.get("created"), "path": path.name},
+        setting={k: result.get(k, config.get(k)) for k in FIELDS},
+        guarantee=_with_total(guarantee, result),
+        releases=releases,
+        ledger=ledger,
+        utility={
             "accuracy": result.get("accuracy"),
             "accuracy_min": result.get("accuracy_min"),
             "rounds": run.metrics(),
             "classes": None,
         },
-        "traffic": _traffic(run.messages()),
-        "pictures": _pictures(path, missing),
-        "partition": None,
-        "attacks": list(_records(path / "attacks")),
-        "audits": list(_records(path / "audits")),
-        "noise": _noise(run),
-        "config": config,
-        "environment": _optional(run, "environment.json", missing),
-        "digest": result.get("digest"),
-        "seconds": result.get("seconds"),
-        "missing": missing,
-        "edition": "for sharing",
-    }
-    if not facts["attacks"]:
-        missing.append(f"No attack was run: prismfl attack {path}.")
-    if not facts["audits"]:
-        missing.append(f"No audit was run: prismfl audit {path}.")
+        traffic=_traffic(run.messages()),
+        pictures=_pictures(path, missing),
+        partition=None,
+        attacks=list(_records(path, "attacks")),
+        audits=list(_records(path, "audits")),
+        noise=noise,
+        own_data=is_own(config, result),
+        config=config,
+        environment=_optional(run, "environment", missing),
+        digest=result.get("digest"),
+        seconds=result.get("seconds"),
+        missing=missing,
+        edition=ON_SITE,
+        withheld=[],
+    )
+    if config.get("start") and "epsilon_total" not in result:
+        missing.append(lacking("start"))
+    missing += [lacking(what) for what in ("attacks", "audits") if not facts[what]]
     if status != "finished":
-        missing.append(f"The run is not finished ({status}): prismfl resume {path}. Figures are those up to the cut.")
+        missing.append(lacking("unfinished"))
     return facts
 
 
-def _optional(run: RunDirectory, name: str, missing: list[str]) -> Facts:
+def lacking(what: str, error: Exception | None = None) -> Facts:
+    """A line under `missing`; what the error says stays on the site."""
+    return {"what": what, "words": MISSING[what] if error is None else f"{MISSING[what]} {error}"}
+
+
+def noise_of(run: RunDirectory, config: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    """Where the noise came from: as the result, the config or a kept release says. One that says "seeded" is enough."""
+    said = [str(place["noise"]) for place in (result, config) if place.get("noise")] or [_kept_noise(run) or ""]
+    if any(words.startswith("seeded") for words in said):
+        return SIMULATION
+    return DEPLOYMENT if any(words.startswith("operating") for words in said) else None
+
+
+def _optional(run: RunDirectory, what: str, missing: list[Facts]) -> Facts:
     try:
-        return run.read_json(name)
+        return run.read_json(f"{what}.json")
     except UserError as error:
-        missing.append(str(error))
+        missing.append(lacking(what, error))
         return {}
 
 
-def _ledger(run: RunDirectory, config: Mapping[str, Any], missing: list[str]) -> tuple[list[Facts], Facts]:
+def _ledger(
+    run: RunDirectory, config: Mapping[str, Any], missing: list[Facts], *, simulation: bool
+) -> tuple[list[Facts], Facts]:
     """Every charge of this run in every ledger, and the state of the ledgers."""
     folder = Path(config["ledger"]) if config.get("ledger") else run.path / "ledger"
     sizes = {(m.site, m.round): m.bytes for m in run.messages() if m.direction == "up"}
@@ -103,9 +125,11 @@ def _ledger(run: RunDirectory, config: Mapping[str, Any], missing: list[str]) ->
                             "time": charge.time,
                         }
                     )
-        return releases, {"status": status_rows(folder), "chain": verify_rows(folder)}
+        name = str(config.get("run"))
+        rows = status_rows(folder, run=name, simulation=simulation)
+        return releases, {"status": rows, "chain": verify_rows(folder, run=name)}
     except PrismError as error:
-        missing.append(f"The ledgers cannot be read: {error}")
+        missing.append(lacking("ledger", error))
         return releases, {"status": [], "chain": []}
 
 
@@ -155,6 +179,30 @@ def _guarantee(cost: Cost | None, config: Mapping[str, Any], *, complete: bool) 
     }
 
 
+def _with_total(guarantee: Facts, result: Mapping[str, Any]) -> Facts:
+    """With what the shown model depends on beside this run: earlier runs that it starts from. None is infinity."""
+    if not guarantee["known"]:
+        return guarantee
+    own = guarantee["epsilon"]
+    total = result.get("epsilon_total", own)
+    if own is None or total is None or total <= own:
+        return guarantee | {"epsilon_total": None if own is None or total is None else own}
+    return guarantee | {"epsilon_total": total, "allows": allowed(total, guarantee["delta"])}
+
+
+def allowed(epsilon: float, delta: float) -> Facts:
+    """`limits` where only the total is known, not the mechanisms that it is the cost of."""
+    rates = np.linspace(0, 1, 2001)
+    best, low = bound(epsilon, delta, rates), bound(epsilon, delta, np.asarray(LOW_RATES))
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "auc": float((np.diff(rates) * best[1:]).sum()),
+        "right_guess": float((1 + (best - rates).max()) / 2),
+        **{f"tpr_at_{rate:g}": float(value) for rate, value in zip(LOW_RATES, low)},
+    }
+
+
 def _traffic(messages: list[Message]) -> Facts:
     rounds: dict[int, dict[str, int]] = {}
     sites: dict[str, dict[str, int]] = {}
@@ -178,35 +226,37 @@ def natural(name: str) -> tuple[str, int]:
     return (head, int(tail)) if tail.isdigit() else (name, 0)
 
 
-def _pictures(path: Path, missing: list[str]) -> list[Facts]:
+def _pictures(path: Path, missing: list[Facts]) -> list[Facts]:
     """Synthetic images that left the sites, as data for the page. They are releases: showing them costs nothing."""
-    found = []
-    for file, words in ((path / "gen" / "sample.png", "Synthetic images, a row for each class"),):
-        if file.is_file() and file.stat().st_size <= MOST_PICTURE_BYTES:
-            found.append({"title": words, "png": base64.b64encode(file.read_bytes()).decode(), "private": False})
-    if (path / "gen" / "gen.npz").is_file() and not found:
-        missing.append("The synthetic set is not of images (or its picture is missing), so none is shown.")
-    return found
+    try:
+        raw = run_files.read_bytes(path, "gen/sample.png", most=MOST_PICTURE_BYTES)
+    except (FileNotFoundError, UserError):
+        if (path / "gen" / "gen.npz").is_file():
+            missing.append(lacking("pictures"))
+        return []
+    title = "Synthetic images, a row for each class"
+    return [{"title": title, "png": base64.b64encode(raw).decode(), "private": False}]
 
 
-def _records(folder: Path) -> Iterator[Facts]:
+def _records(path: Path, folder: str) -> Iterator[Facts]:
     """The JSON files that attacks and audits leave behind, oldest name first."""
-    for file in sorted(folder.glob("*.json")):
+    for file in sorted((path / folder).glob("*.json")):
         try:
-            value = json.loads(file.read_text())
-        except (ValueError, UnicodeDecodeError):
+            value = run_files.read_json(path, f"{folder}/{file.name}")
+        except (FileNotFoundError, UserError):
             yield {"name": file.stem, "unreadable": True}
             continue
         rows = value if isinstance(value, list) else [value]
         yield from ({"name": file.stem, **row} for row in rows if isinstance(row, dict))
 
 
-def _noise(run: RunDirectory) -> str | None:
+def _kept_noise(run: RunDirectory) -> str | None:
     """Where the noise came from, as the first kept release says."""
     for message in run.messages():
         if message.direction == "up" and message.file is not None and (run.path / message.file).is_file():
             try:
-                return Release.decode((run.path / message.file).read_bytes()).noise
+                raw = run_files.read_bytes(run.path, message.file, most=MOST_PAYLOAD_BYTES)
+                return Release.decode(raw).noise
             except PrismError:
                 return None
     return None

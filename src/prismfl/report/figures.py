@@ -1,7 +1,7 @@
 """Figures of runs as PNG files: learning curves, trust regions, and what the synthetic images look like.
 
-Everything comes from what crossed and what was measured, so it may be shown. Only `gradient_norms` is handed numbers
-that were taken from records; its picture says that it stays on the site.
+What comes from messages that crossed, or from a public benchmark, may be shown. Accuracy on own records and
+`gradient_norms` are exact numbers of records: those pictures are drawn on site only, and say that they stay there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from prismfl.errors import UserError
 from prismfl.payloads import Payload, SyntheticSet
+from prismfl.report.editions import STAYS, is_own
 from prismfl.report.pictures import grid, save_sheet
 from prismfl.transcript import Message, RunDirectory
 
@@ -33,8 +34,21 @@ def named(paths: Sequence[Path]) -> dict[str, RunDirectory]:
     }
 
 
-def progress(runs: Runs, path: Path) -> Path:
-    """Test accuracy over rounds, over epsilon where there is a guarantee, and over bytes that crossed."""
+def shareable(runs: Runs) -> dict[str, RunDirectory]:
+    """Those runs whose measurements are public: on a named benchmark."""
+    return {name: run for name, run in runs.items() if not is_own(run.read_json("config.json"), _result(run))}
+
+
+def _result(run: RunDirectory) -> Mapping[str, Any]:
+    return run.read_json("result.json") if run.status == "finished" else {}
+
+
+def progress(runs: Runs, path: Path, *, on_site: bool = False) -> Path | None:
+    """Test accuracy over rounds, over epsilon where there is a guarantee, and over bytes that crossed. None where every
+    run was measured on own records, unless it is drawn on site."""
+    runs = runs if on_site else shareable(runs)
+    if not runs:
+        return None
     figure, (by_round, by_epsilon, by_bytes) = _canvas(3)
     for name, run in runs.items():
         rows = [row for row in run.metrics() if row.get("accuracy") is not None]
@@ -54,6 +68,8 @@ def progress(runs: Runs, path: Path) -> Path:
     if not by_epsilon.lines:
         by_epsilon.text(0.5, 0.5, "no run has a guarantee", ha="center", transform=by_epsilon.transAxes)
     by_round.legend(fontsize=8)
+    if on_site:
+        _stamp(figure, "Measured on held-out records without noise")
     return _save(figure, path)
 
 
@@ -125,7 +141,7 @@ def gradient_norms(norms: Mapping[str, tuple[Sequence[float], Sequence[float]]],
         axes.set_ylabel("norm of the gradient")
         axes.set_yscale("log")
     panels[0].legend(fontsize=8)
-    figure.suptitle("Taken from private records without noise: stays on the site", fontsize=10, color="tab:red")
+    _stamp(figure, "Taken from private records without noise")
     return _save(figure, path)
 
 
@@ -174,6 +190,10 @@ def _canvas(columns: int) -> tuple[Any, Any]:
     figure = Figure(figsize=(4.2 * columns, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def _stamp(figure: Any, what: str) -> None:
+    figure.suptitle(f"{what}: {STAYS}", fontsize=10, color="tab:red")
 
 
 def _save(figure: Any, path: Path) -> Path:

@@ -9,11 +9,15 @@ from prismfl.errors import UserError
 from prismfl.privacy import account
 from prismfl.privacy.balances import DatasetStatus
 from prismfl.privacy.ledger import Ledger
+from prismfl.report.words import NO_PROTECTION
+from prismfl.transcript import RunDirectory
 
 
 def ledger_files(path: Path) -> list[Path]:
     """The ledger at `path`, or all ledgers below a folder."""
-    found = [path] if path.is_file() else sorted(p for p in path.rglob("*.sqlite") if p.is_file())
+    inside = path.resolve()
+    below = (p for p in path.rglob("*.sqlite") if p.is_file() and p.resolve().is_relative_to(inside))
+    found = [path] if path.is_file() else sorted(below)
     anchored = sorted(p.with_name(p.name.removesuffix(".anchor")) for p in path.rglob("*.sqlite.anchor"))
     files = sorted({*found, *anchored})
     if not files:
@@ -21,12 +25,33 @@ def ledger_files(path: Path) -> list[Path]:
     return files
 
 
-def status_rows(path: Path) -> list[dict[str, Any]]:
-    rows = []
+def status_rows(path: Path, *, run: str | None = None, simulation: bool = False) -> list[dict[str, Any]]:
+    """A row a data set; with `run`, of the data sets which that run has a plan or a release on."""
+    rows: list[dict[str, Any]] = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:
-            rows += [_status_row(file, status) for status in ledger.status()]
+            rows += [_status_row(file, status) for status in ledger.status() if _concerns(status, run)]
+    if simulation or simulated(path):
+        rows = [{**row, "epsilon spent": f"{row['epsilon spent']} ({NO_PROTECTION})"} for row in rows]
     return rows
+
+
+def _concerns(status: DatasetStatus, run: str | None) -> bool:
+    return run is None or run in (*status.open_runs, *status.closed_runs)
+
+
+def simulated(path: Path) -> bool:
+    """Whether `path` is the folder of a run with seeded noise: its ledgers then account for no protection."""
+    if not (path / "run.json").is_file():
+        return False
+    told = RunDirectory(path)
+    for name in ("config.json", "result.json"):
+        try:
+            if str(told.read_json(name).get("noise") or "").startswith("seeded"):
+                return True
+        except UserError:
+            continue
+    return False
 
 
 def _status_row(file: Path, status: DatasetStatus) -> dict[str, Any]:
@@ -44,11 +69,13 @@ def _status_row(file: Path, status: DatasetStatus) -> dict[str, Any]:
     }
 
 
-def verify_rows(path: Path) -> list[dict[str, Any]]:
+def verify_rows(path: Path, *, run: str | None = None) -> list[dict[str, Any]]:
     rows = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:
-            rows.append({"ledger": file.stem, "entries": ledger.verify(), "chain": "whole"})
+            entries = ledger.verify()
+            if run is None or any(_concerns(status, run) for status in ledger.status()):
+                rows.append({"ledger": file.stem, "entries": entries, "chain": "whole"})
     return rows
 
 

@@ -12,15 +12,27 @@ from string import Template
 from typing import Any
 
 from prismfl.atomic import write_atomically
-from prismfl.report import sections
+from prismfl.errors import UserError
+from prismfl.report import sections, words
 from prismfl.report.charts import Axis, around, dots, simple_rows
+from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts
 from prismfl.report.tables import size_words
 
 Facts = Mapping[str, Any]
 
 
-def write(runs: Sequence[Facts], path: Path) -> tuple[Path, Path]:
-    """The page at `path` and its twin beside it, with the suffix .json."""
+BANNERS = {
+    ON_SITE: ("banner", f"On-site edition: {STAYS}. Exact figures of records may be here. Do not send."),
+    SHARING: ("banner sharing", "Sharing edition: what was released and charged, or is public."),
+}
+
+
+def write(runs: Sequence[Edition], path: Path) -> tuple[Path, Path]:
+    """The page at `path` and its twin beside it, with the suffix .json. An on-site page says so in its name."""
+    edition = edition_of(runs)
+    if (ON_SITE in path.name) != (edition == ON_SITE):
+        told = "keeps 'on-site' in its file name" if edition == ON_SITE else "has no 'on-site' in its file name"
+        raise UserError(f"The {edition} edition {told}, got '{path.name}'; choose another with --out.")
     twin = path.with_suffix(".json")
     raw = twin_bytes(runs)
     write_atomically(twin, raw)
@@ -28,13 +40,24 @@ def write(runs: Sequence[Facts], path: Path) -> tuple[Path, Path]:
     return path, twin
 
 
-def twin_bytes(runs: Sequence[Facts]) -> bytes:
-    return (json.dumps({"runs": list(runs)}, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+def edition_of(runs: Sequence[Edition]) -> str:
+    """The edition of all the runs of a page; facts of neither or of both make none."""
+    kinds = {type(facts) for facts in runs}
+    if kinds == {OnSiteFacts}:
+        return ON_SITE
+    if kinds == {SharedFacts}:
+        return SHARING
+    raise UserError("A page is of one edition: give facts that were all shared (editions.share), or all on-site ones.")
 
 
-def render(runs: Sequence[Facts], *, digest: str) -> str:
+def twin_bytes(runs: Sequence[Edition]) -> bytes:
+    value = {"edition": edition_of(runs), "runs": list(runs)}
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def render(runs: Sequence[Edition], *, digest: str) -> str:
     """The whole page. With several runs, a comparison comes first and each run has its own part."""
-    first = runs[0]
+    first, edition = runs[0], edition_of(runs)
     title = f"Privacy report: {first['setting']['method']} on {first['setting']['data']}"
     if len(runs) > 1:
         title += f" and {len(runs) - 1} more"
@@ -44,13 +67,11 @@ def render(runs: Sequence[Facts], *, digest: str) -> str:
         _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
         for i, f in enumerate(runs)
     ]
-    onsite = any(f["edition"] == "on-site" for f in runs)
+    style, line = BANNERS[edition]
     return Template(template("page.html")).substitute(
-        title=escape(title),
+        title=escape(f"{title} ({edition} edition)"),
         css=template("page.css"),
-        banner='<p class="banner" role="note">On-site edition: holds private pictures or counts. Do not send.</p>'
-        if onsite
-        else "",
+        banner=f'<p class="{style}" role="note">{line}</p>',
         body="".join(parts),
         written=escape(str(first["written"])),
         version=escape(str(first["prismfl"])),
@@ -63,7 +84,8 @@ def template(name: str) -> str:
 
 def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> str:
     setting = facts["setting"]
-    where = "{data}, {split} split, {sites} sites, model {model}, seed {seed}".format(**setting)
+    where = "{data}, {split} split, {sites} sites, model {model}".format(**setting)
+    where += f", seed {setting['seed']}" if setting.get("seed") is not None else ""
     body = [
         ("guarantee", "The guarantee", sections.guarantee(facts)),
         ("checks", "Checks", sections.check_list(facts)),
@@ -86,7 +108,8 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
     )
     created = str(facts["run"]["created"] or "")[:16].replace("T", " ")
     return (
-        f'<article aria-labelledby="{prefix}title"><header class="run"><p class="kicker">Privacy report</p>'
+        f'<article aria-labelledby="{prefix}title"><header class="run">'
+        f'<p class="kicker">Privacy report, {escape(str(facts["edition"]))} edition</p>'
         f'<h1 id="{prefix}title">{escape(str(setting["method"]))} <span>on {escape(str(setting["data"]))}</span></h1>'
         f'<p class="where">{escape(where)}</p><p class="quiet">run {escape(str(facts["run"]["id"]))}, '
         f"{escape(created)} UTC, {escape(str(facts['run']['status']))}</p></header>"
@@ -112,13 +135,14 @@ def _comparison(runs: Sequence[Facts]) -> str:
             [
                 sections.run_name(f),
                 ", ".join(f["guarantee"]["leaves"]) or "nothing",
-                "-" if score is None else f"{score:.1f} %",
+                words.short(f["guarantee"]),
+                ELSEWHERE if "accuracy" in f["withheld"] else "-" if score is None else f"{score:.1f} %",
                 size_words(t["up"] + t["down"]),
-                "-" if seconds is None else f"{seconds:.0f} s",
+                ELSEWHERE if "seconds" in f["withheld"] else "-" if seconds is None else f"{seconds:.0f} s",
                 str(f["run"]["status"]),
             ]
         )
-    table = simple_rows(["run", "what leaves", "accuracy", "bytes", "time", "status"], rows)
+    table = simple_rows(["run", "what leaves", "guarantee", "accuracy", "bytes", "time", "status"], rows)
     return (
         '<section class="comparison" id="comparison"><h2>The runs side by side</h2><div class="pair">'
         f'{plane(runs)}<div class="scroll" tabindex="0">{table}</div></div></section>'
@@ -128,13 +152,13 @@ def _comparison(runs: Sequence[Facts]) -> str:
 def plane(runs: Sequence[Facts], ident: str = "plane") -> str:
     """Privacy against utility: epsilon on a log axis, runs without a guarantee at its far end."""
     known = [f for f in runs if f["utility"]["accuracy"] is not None and f["guarantee"].get("known")]
-    finite = [f["guarantee"]["epsilon"] for f in known if f["guarantee"]["epsilon"]]
+    finite = [e for f in known if (e := f["guarantee"]["epsilon_total"])]
     if not known:
         return ""
     low, high = min([*finite, 1.0]) / 2, max([*finite, 1.0]) * 8
     rows = []
     for f in known:
-        epsilon = f["guarantee"]["epsilon"]
+        epsilon = f["guarantee"]["epsilon_total"]
         rows.append((sections.run_name(f), high if epsilon is None else max(epsilon, low), f["utility"]["accuracy"]))
     span = around([row[2] for row in rows], floor=0, ceiling=100)
     axis = Axis("epsilon (right edge: no guarantee)", low, high, log=True)

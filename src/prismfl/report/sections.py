@@ -10,6 +10,7 @@ from typing import Any
 
 from prismfl.report import words
 from prismfl.report.charts import Axis, Series, around, bars, heat, lines, simple_rows
+from prismfl.report.editions import ELSEWHERE
 from prismfl.report.tables import size_words
 
 Facts = Mapping[str, Any]
@@ -20,14 +21,15 @@ LOWEST_RATE = 1e-3
 
 def guarantee(facts: Facts) -> str:
     g = facts["guarantee"]
-    kind = "none" if not g.get("known") or not g["private"] else "full"
+    kind = {"unknown": "none", "nothing": "full"}.get(words.kind(g), words.kind(g))
     rows = "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in words.protected(g))
     limits = "".join(f"<li>{escape(line)}</li>" for line in words.not_protected(g, facts["noise"]))
+    what = "What secret noise would protect" if kind == "simulation" else "What is protected"
     leaves = ", ".join(f"{name} ({kind_})" for name, kind_ in g["leaves"].items()) or "nothing"
     return (
         f'<div class="verdict {kind}"><p class="headline">{escape(words.headline(g))}</p>'
         f"<p>{escape(words.meaning(g))}</p>{_meter(g)}</div>"
-        f'<div class="two"><div><h3>What is protected</h3><dl>{rows}<dt>What leaves a site</dt>'
+        f'<div class="two"><div><h3>{what}</h3><dl>{rows}<dt>What leaves a site</dt>'
         f"<dd>{escape(leaves)}</dd><dt>Noise from</dt><dd>{escape(facts['noise'] or 'not recorded')}</dd></dl></div>"
         f'<div><h3>What is not protected</h3><ul class="limits">{limits}</ul></div></div>'
     )
@@ -35,9 +37,9 @@ def guarantee(facts: Facts) -> str:
 
 def _meter(g: Facts) -> str:
     """Between a coin and certainty: where the best possible guess lies."""
-    if not g.get("known"):
+    if words.kind(g) in ("unknown", "simulation"):
         return ""
-    best = 100 * g["allows"]["right_guess"]
+    best = 100.0 if words.kind(g) == "none" else 100 * g["allows"]["right_guess"]
     place = 2 * (best - 50)
     label = f"Best possible guess whether one {words.unit_words(g['unit'])} was used: {best:.1f} percent"
     return (
@@ -53,27 +55,36 @@ def checks(facts: Facts) -> list[tuple[str, str, str]]:
     done = facts["run"]["status"] == "finished"
     found.append(("pass" if done else "fail", "Run finished", facts["run"]["status"]))
     chain = facts["ledger"]["chain"]
-    entries = sum(row["entries"] for row in chain)
     found.append(
-        ("pass", "Ledgers verify", f"{len(chain)} ledgers, {entries} entries, chains whole")
-        if chain
-        else ("open", "Ledgers verify", "no ledger could be read")
+        ("pass", "Ledgers verify", _chains(chain)) if chain else ("open", "Ledgers verify", "no ledger could be read")
     )
+    kind = words.kind(g)
+    if kind == "none":
+        found.append(("fail", "Differential privacy", "none: epsilon is infinite"))
+    elif kind == "simulation":
+        found.append(("fail", "Differential privacy", words.NO_PROTECTION))
     if g.get("known") and g["private"] and g.get("target") is not None:
         inside = g["epsilon"] <= g["target"] + 1e-9
-        found.append(("pass" if inside else "fail", "Within the budget", f"{g['epsilon']:.4g} of {g['target']:g}"))
-    elif g.get("known") and not g["private"]:
-        found.append(("fail", "Differential privacy", "none: epsilon is infinite"))
-    found.append(_attack_check(facts["attacks"]))
-    found.append(_audit_check(facts["audits"]))
-    seeded = (facts["noise"] or "").startswith("seeded")
+        state = "open" if kind == "simulation" and inside else "pass" if inside else "fail"
+        mark = f" ({words.NO_PROTECTION})" if kind == "simulation" else ""
+        found.append((state, "Within the budget", f"{g['epsilon']:.4g} of {g['target']:g}{mark}"))
+    found.append(_attack_check(facts))
+    found.append(_audit_check(facts))
     if facts["noise"]:
-        found.append(("open" if seeded else "pass", "Noise", facts["noise"]))
+        found.append(("open" if facts["noise"].startswith("seeded") else "pass", "Noise", facts["noise"]))
     return found
 
 
-def _attack_check(attacks: Sequence[Facts]) -> tuple[str, str, str]:
-    judged = [a for a in attacks if a.get("within_bound") is not None]
+def _chains(chain: Sequence[Facts]) -> str:
+    """How many ledgers were verified; a sharing edition of own data does not count their entries."""
+    entries = [row["entries"] for row in chain if "entries" in row]
+    return f"{len(chain)} ledgers, {f'{sum(entries)} entries, ' if entries else ''}every hash chain whole"
+
+
+def _attack_check(facts: Facts) -> tuple[str, str, str]:
+    if "attacks" in facts["withheld"]:
+        return "open", "Attacks against the bound", ELSEWHERE
+    judged = [a for a in facts["attacks"] if a.get("within_bound") is not None]
     if not judged:
         return "open", "Attacks against the bound", "no attack with a bound was run"
     broken = [str(a.get("attack", a["name"])) for a in judged if not a["within_bound"]]
@@ -82,7 +93,10 @@ def _attack_check(attacks: Sequence[Facts]) -> tuple[str, str, str]:
     return "pass", "Attacks against the bound", f"{len(judged)} attacks, none above what the guarantee allows"
 
 
-def _audit_check(audits: Sequence[Facts]) -> tuple[str, str, str]:
+def _audit_check(facts: Facts) -> tuple[str, str, str]:
+    audits = facts["audits"]
+    if "audits" in facts["withheld"]:
+        return "open", "Audit", ELSEWHERE
     if not audits:
         return "open", "Audit", "no audit was run"
     broken = [str(a.get("audit", a["name"])) for a in audits if a.get("passed") is False]
@@ -105,7 +119,7 @@ def check_list(facts: Facts) -> str:
 def _missing(facts: Facts) -> str:
     if not facts["missing"]:
         return ""
-    items = "".join(f"<li>{escape(line)}</li>" for line in facts["missing"])
+    items = "".join(f"<li>{escape(line['words'])}</li>" for line in facts["missing"])
     return f'<div class="note"><h3>What is missing from this report</h3><ul>{items}</ul></div>'
 
 
@@ -149,8 +163,9 @@ def ledger(facts: Facts) -> str:
     if not rows:
         return _spent(facts) + "<p>The ledgers are not at hand.</p>"
     table = _wide(simple_rows(list(rows[0]), [[str(v) for v in row.values()] for row in rows]))
-    entries = sum(row["entries"] for row in chain)
-    text = f"<p>{len(chain)} ledgers verified when this page was made: {entries} entries, every hash chain whole.</p>"
+    text = f"<p>Verified when this page was made: {_chains(chain)}.</p>"
+    if words.kind(facts["guarantee"]) == "simulation":
+        text += f"<p><b>{words.NO_PROTECTION}</b>: what is charged here was noise from a seed.</p>"
     return f'<div class="pair">{_spent(facts)}<div>{table}{text}</div></div>'
 
 
@@ -169,6 +184,8 @@ def _spent(facts: Facts) -> str:
 
 def utility(facts: Facts, others: Sequence[Facts]) -> str:
     """Accuracy on held-out records, beside every other run on this page and beside guessing."""
+    if "accuracy" in facts["withheld"]:
+        return _withheld("Accuracy on held-out records")
     runs = [facts, *others]
     rows = [(run_name(f), f["utility"]["accuracy"]) for f in runs if f["utility"]["accuracy"] is not None]
     if not rows:
@@ -201,14 +218,22 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
     return f'<div class="pair">{"".join(parts)}</div>{alone}'
 
 
+def _withheld(what: str) -> str:
+    return (
+        f"<p>{what}: <b>{ELSEWHERE}</b>. It is exact and was never charged, so it is not in this edition. "
+        "Where it may be seen: <code>prismfl report RUN --on-site</code>.</p>"
+    )
+
+
 def run_name(facts: Facts) -> str:
     g = facts["guarantee"]
     if not g.get("known"):
         budget = "ε unknown"
-    elif not g["private"]:
+    elif words.kind(g) == "none":
         budget = "ε = ∞"
     else:
-        budget = f"ε = {g['epsilon']:.3g}"
+        budget = f"ε = {g.get('epsilon_total', g['epsilon']):.3g}"
+        budget += " (simulation)" if words.kind(g) == "simulation" else ""
     return f"{facts['setting']['method']}, {budget}"
 
 
@@ -237,6 +262,8 @@ def partition(facts: Facts) -> str:
 
 
 def attacks(facts: Facts) -> str:
+    if "attacks" in facts["withheld"]:
+        return _withheld("Attacks on this run's records")
     found = facts["attacks"]
     if not found:
         return (
@@ -331,6 +358,8 @@ def _outcome(attack: Facts) -> str:
 
 
 def audit(facts: Facts) -> str:
+    if "audits" in facts["withheld"]:
+        return _withheld("Audits of this run")
     found = facts["audits"]
     if not found:
         return (
@@ -427,8 +456,9 @@ def signature(facts: Facts, digest: str) -> str:
         f'<div class="line"><span>{label}</span></div>' for label in ("Name", "Role", "Place and date", "Signature")
     )
     boxes = "".join(f"<li>{text}</li>" for text in ("approved", "approved with the conditions below", "refused"))
+    mark = f" ({words.NO_PROTECTION})" if words.kind(facts["guarantee"]) == "simulation" else ""
     return (
-        f"<p>I have read this report on run <code>{escape(str(facts['run']['id']))}</code>; the run is</p>"
+        f"<p>I have read this report on run <code>{escape(str(facts['run']['id']))}</code>{mark}; the run is</p>"
         f'<ul class="boxes">{boxes}</ul><div class="line tall"><span>Conditions or reasons</span></div>'
         f'<div class="sign-grid">{lines_}</div>'
         f'<p class="quiet">This page and its JSON twin belong together: SHA-256 of the twin '

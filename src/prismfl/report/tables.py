@@ -7,14 +7,32 @@ from typing import Any
 
 from rich.table import Table
 
+from prismfl.report.editions import STAYS
+from prismfl.report.words import NO_PROTECTION
 
-def epsilon_words(row: Mapping[str, Any]) -> str:
-    """Epsilon for people: infinity and the words where there is no guarantee; never a blank."""
-    if row["guarantee"] == "none":
-        return "∞ (no DP guarantee)"
+
+def epsilon_words(row: Mapping[str, Any], *, mark: str = f" ({NO_PROTECTION})") -> str:
+    """Epsilon for people: infinity and the words where there is no guarantee; never a blank. `mark` follows the number
+    of a run whose noise was seeded. What the shown model depends on beside this run is counted in."""
     if row["guarantee"] == "nothing leaves":
         return "0 (nothing leaves)"
-    return f"{row['epsilon']:.3g} per {row['unit']}"
+    own = row["epsilon"]
+    total = row.get("epsilon_total", own)
+    if row["guarantee"] == "none" or own is None:
+        return "∞ (no DP guarantee)"
+    if total is None:
+        return f"∞ in all (no DP guarantee; this run {own:.3g})"
+    said = f"{total:.3g} in all per {row['unit']}, this run {own:.3g}"
+    if total <= own:
+        said = f"{own:.3g} per {row['unit']}"
+    return said + mark if is_simulated(row) else said
+
+
+def is_simulated(row: Mapping[str, Any]) -> bool:
+    """Whether the guarantee of a result or plan is void because its noise was seeded."""
+    if row["guarantee"] in ("none", "nothing leaves"):
+        return False
+    return str(row["guarantee"]).startswith("simulation") or str(row.get("noise") or "").startswith("seeded")
 
 
 def size_words(count: float) -> str:
@@ -36,12 +54,15 @@ def simple_table(title: str, rows: Sequence[Mapping[str, Any]], *, caption: str 
 
 def result_table(result: Mapping[str, Any]) -> Table:
     accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %"
+    if result["accuracy"] is not None and result.get("own_data"):
+        accuracy += f" (exact, on own records: {STAYS})"
+    guarantee = NO_PROTECTION if is_simulated(result) else result["guarantee"]
     rows = {
         "method": result["method"],
         "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
         "accuracy": accuracy,
         "epsilon": epsilon_words(result),
-        "guarantee": f"{result['guarantee']}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
+        "guarantee": f"{guarantee}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
         "sent up / down": f"{size_words(result['bytes_up'])} / {size_words(result['bytes_down'])}",
         "seconds": f"{result['seconds']:.1f}",
         "run": result["run_dir"],

@@ -8,14 +8,55 @@ from typing import Any
 Facts = Mapping[str, Any]
 
 
-def headline(g: Facts) -> str:
+NO_PROTECTION = "simulation: no protection"
+
+
+def kind(g: Facts) -> str:
+    """What stands where the guarantee stands: full, simulation (the noise was seeded), nothing, none, or unknown."""
     if not g.get("known"):
-        return "The cost of this run cannot be read, so nothing is promised."
+        return "unknown"
     if not g["private"]:
-        return "No differential privacy: epsilon is infinite."
+        return "none"
     if g["nothing_leaves"]:
+        return "nothing"
+    if g.get("epsilon_total", g["epsilon"]) is None:
+        return "none"
+    return "simulation" if g.get("simulation") else "full"
+
+
+def short(g: Facts) -> str:
+    """The guarantee in a table's cell."""
+    return {
+        "unknown": "unknown",
+        "none": "none",
+        "nothing": "nothing leaves",
+        "simulation": NO_PROTECTION,
+        "full": "differential privacy",
+    }[kind(g)]
+
+
+def headline(g: Facts) -> str:
+    found = kind(g)
+    if found == "unknown":
+        return "The cost of this run cannot be read, so nothing is promised."
+    if found == "nothing":
         return "Nothing left the sites: epsilon is 0."
-    return f"Every {unit_words(g['unit'])} is protected: epsilon {g['epsilon']:.3g} at delta {g['delta']:g}."
+    if found == "none" and g["private"]:
+        by_itself = f"this run by itself: epsilon {g['epsilon']:.3g}"
+        return f"No differential privacy: the model started from one without a guarantee ({by_itself})."
+    if found == "none":
+        return "No differential privacy: epsilon is infinite."
+    if found == "simulation":
+        return f"Simulation: no protection. With secret noise it would be {_epsilon(g)}."
+    return f"Every {unit_words(g['unit'])} is protected: {_epsilon(g)}."
+
+
+def _epsilon(g: Facts) -> str:
+    """Epsilon of all that the shown model depends on, and of this run where they differ."""
+    total = g.get("epsilon_total", g["epsilon"])
+    if total == g["epsilon"]:
+        return f"epsilon {total:.3g} at delta {g['delta']:g}"
+    return f"epsilon {total:.3g} in all at delta {g['delta']:g} (this run alone: {g['epsilon']:.3g})"
 
 
 def unit_words(unit: str) -> str:
@@ -28,15 +69,26 @@ def relation_words(relation: str) -> str:
 
 def meaning(g: Facts) -> str:
     """What the numbers mean for one person."""
-    if not g.get("known"):
+    found = kind(g)
+    if found == "unknown":
         return "Read what is missing below, and take the run to its end before anybody relies on it."
-    if not g["private"]:
+    if found == "none":
         return (
             "What left the sites was computed from the exact records. It may reveal single records to whoever sees it: "
             "an attacker's guess whether a record was used can be right every time."
         )
-    if g["nothing_leaves"]:
+    if found == "nothing":
         return "No message carried anything that depends on a record, so nobody outside a site learns anything from it."
+    if found == "simulation":
+        return (
+            "The noise was drawn from a seed. Whoever knows or guesses the seed can take the noise off and sees what "
+            "the exact records gave, so this run is for experiments on public data. If the same run drew its noise "
+            f"from the operating system: {_promise(g)}"
+        )
+    return _promise(g)
+
+
+def _promise(g: Facts) -> str:
     allows = g["allows"]
     return (
         f"Whoever sees everything that left learns almost the same whether or not any one {unit_words(g['unit'])} was "
@@ -48,13 +100,20 @@ def meaning(g: Facts) -> str:
 
 def protected(g: Facts) -> list[tuple[str, str]]:
     """Question and answer, for the table beside the headline."""
-    if not g.get("known"):
+    found = kind(g)
+    if found == "unknown":
         return []
-    rows = [("Unit", f"one {unit_words(g['unit'])}"), ("Relation", f"{g['relation']}: {relation_words(g['relation'])}")]
-    if not g["private"]:
+    if found == "none":
         return [("Unit", "none"), ("From whom", "nobody"), ("Epsilon", "∞ (no DP guarantee)")]
-    rows.append(("From whom", against(g)))
-    rows.append(("Epsilon, delta", f"{g['epsilon']:.4g}, {g['delta']:g} (whole run, tight accounting)"))
+    mark = f"; {NO_PROTECTION}" if found == "simulation" else ""
+    rows = [("Guarantee", NO_PROTECTION)] if mark else []
+    rows.append(("Unit", f"one {unit_words(g['unit'])}"))
+    rows.append(("Relation", f"{g['relation']}: {relation_words(g['relation'])}"))
+    rows.append(("From whom", f"nobody; with secret noise: {against(g)}" if mark else against(g)))
+    rows.append(("Epsilon, delta", f"{g['epsilon']:.4g}, {g['delta']:g} (whole run, tight accounting{mark})"))
+    total = g.get("epsilon_total", g["epsilon"])
+    if total != g["epsilon"]:
+        rows.append(("Epsilon in all", f"{total:.4g}: this run and the earlier runs that the model starts from{mark}"))
     if g.get("epsilon_rdp") is not None:
         rows.append(("Cross-check", f"{g['epsilon_rdp']:.4g} by Rényi accounting, an upper bound"))
     if g.get("target") is not None:
@@ -70,7 +129,7 @@ def against(g: Facts) -> str:
 
 def not_protected(g: Facts, noise: str | None) -> list[str]:
     """The limits of the guarantee, in the same size of type as the guarantee."""
-    if g.get("known") and not g["private"]:
+    if kind(g) == "none":
         return ["Nothing is protected by differential privacy in this run."]
     lines = [
         "What holds for many records of a site (say, how common a diagnosis is): differential privacy hides one "
@@ -84,5 +143,5 @@ def not_protected(g: Facts, noise: str | None) -> list[str]:
     if g.get("level") == "client":
         lines.append("Anything from the hub itself, and single records within a client.")
     if noise is not None and noise.startswith("seeded"):
-        lines.append("Anything, from somebody who knows the seed: the noise was seeded, for simulation only.")
+        lines.insert(0, "Anything, from somebody who knows the seed: the noise was seeded, for simulation only.")
     return lines
