@@ -294,6 +294,8 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     config = settled(config)
     settings = resolve(config, task_of(config, spec_of(config), method), method)
     resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
+    if is_own(config):
+        resolved = resolved.model_copy(update={"ledger": str(own_ledger(config).parent)})
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
     job, dataset = _job(identity, resolved, settings, warn)

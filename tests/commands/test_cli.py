@@ -162,7 +162,9 @@ def test_ledger_commands(finished: tuple[Path, dict[str, Any]]) -> None:
         done = prismfl("ledger", command, result["run_dir"], "--format", "json", cwd=cwd)
         assert done.returncode == 0, done.stderr
     rows = json.loads(prismfl("ledger", "status", result["run_dir"], "--format", "json", cwd=cwd).stdout)
-    assert [float(row["epsilon spent"]) for row in rows] == pytest.approx([result["epsilon"]] * 2, rel=1e-3)
+    spent = [row["epsilon spent"].partition(" ") for row in rows]
+    assert [float(number) for number, _, _ in spent] == pytest.approx([result["epsilon"]] * 2, rel=1e-3)
+    assert {words for _, _, words in spent} == {"(simulation: no protection)"}
 
 
 def test_a_tampered_ledger_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from prismfl.metrics.utility import accuracy
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account
 from prismfl.privacy.ledger import Ledger
+from prismfl.report.facts import noise_of
 from prismfl.report.pictures import save_grid
+from prismfl.rng import DEPLOYMENT
 from prismfl.rounds import Hub, Job
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
@@ -150,6 +152,7 @@ def _result(job: Job, directory: RunDirectory, state: State) -> experiment.Resul
     cost = job.plan()
     epsilon = account.epsilon(cost, job.task.delta)
     last: dict[str, Any] = rows[-1] if rows else {}
+    noise = noise_of(directory, {}, {}) or DEPLOYMENT
     return experiment.Result(
         schema_version=SCHEMA_VERSION,
         status="finished",
@@ -163,7 +166,7 @@ def _result(job: Job, directory: RunDirectory, state: State) -> experiment.Resul
         accuracy=last.get("accuracy"),
         accuracy_min=last.get("accuracy"),
         epsilon=epsilon if epsilon < float("inf") else None,
-        guarantee=experiment.guarantee_words(cost),
+        guarantee=experiment.guarantee_words(cost, noise),
         delta=job.task.delta,
         unit=cost.unit,
         relation=cost.relation,
@@ -173,4 +176,8 @@ def _result(job: Job, directory: RunDirectory, state: State) -> experiment.Resul
         seconds=float(last.get("seconds", 0.0)),
         digest=state_digest(state),
         run_dir=str(directory.path),
+        noise=noise,
+        own_data=job.task.data not in DATASETS,
+        epsilon_total=epsilon if epsilon < float("inf") else None,
+        cost_total=cost.to_json(),
     )
