@@ -11,7 +11,7 @@ import prismfl
 
 ROOT = Path(prismfl.__file__).parent
 LAYERS = (
-    ("errors", "rng", "atomic", "runtime", "fast_conv", "plane_norm", "first_block", "__init__"),
+    ("errors", "rng", "atomic", "files", "wire", "runtime", "fast_conv", "plane_norm", "first_block", "__init__"),
     ("data", "payloads"),
     ("privacy",),
     ("boundary",),

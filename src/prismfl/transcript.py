@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prismfl.atomic import write_atomically
+from prismfl import wire
+from prismfl.atomic import make_folder, opener, write_atomically
 from prismfl.errors import UserError, WireError
+from prismfl.files import DEPTH, load_json, read_json, read_regular, read_text
 from prismfl.method import State
-from prismfl.payloads import Payload, decode, encode
+from prismfl.payloads import MAX_BYTES, Payload, decode, encode
 
 SCHEMA_VERSION = 1
 KEEP = ("ends", "full", "digests")
+JSON_LIMIT = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunDirectory:
         try:
-            path.mkdir(parents=True, exist_ok=False)
+            make_folder(path, new=True)
         except FileExistsError:
             raise UserError(f"The run directory '{path}' exists already; choose another with --out.") from None
         except OSError as error:
@@ -68,12 +71,9 @@ class RunDirectory:
         write_atomically(self.path / name, raw.encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
-        try:
-            value = json.loads((self.path / name).read_text())
-        except FileNotFoundError:
-            raise UserError(f"'{self.path}' has no {name}: the run was cut off before it was written.") from None
-        except ValueError:
-            raise UserError(f"'{self.path / name}' is not readable JSON.") from None
+        if not (self.path / name).exists():
+            raise UserError(f"'{self.path}' has no {name}: the run was cut off before it was written.")
+        value = read_json(self.path / name, limit=JSON_LIMIT)
         if not isinstance(value, dict):
             raise UserError(f"'{self.path / name}' is not a JSON object.")
         return value
@@ -91,15 +91,19 @@ class RunDirectory:
         if raw is not None and message.file is not None:
             # Whole or absent after a kill; like the lines about it, it does not wait for the disk.
             path = self.path / message.file
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             part = path.with_name(path.name + ".part")
-            part.write_bytes(raw)
+            with open(part, "wb", opener=opener) as file:
+                file.write(raw)
             part.replace(path)
         self._append("transcript.jsonl", message.__dict__)
 
     def messages(self) -> list[Message]:
         """Each message once, the last word of a resumed run counting."""
-        found = {(m["round"], m["site"], m["direction"]): Message(**m) for m in self._lines("transcript.jsonl")}
+        try:
+            found = {(m["round"], m["site"], m["direction"]): Message(**m) for m in self._lines("transcript.jsonl")}
+        except (KeyError, TypeError):
+            raise UserError(f"'{self.path / 'transcript.jsonl'}' has a line that is not a message.") from None
         return list(found.values())
 
     def payloads(self, message: Message) -> dict[str, Payload]:
@@ -107,7 +111,10 @@ class RunDirectory:
             raise UserError(
                 f"The run kept only the digest of round {message.round}; run again with --set transcript=full."
             )
-        return decode((self.path / message.file).read_bytes())[0]
+        place = Path(message.file)
+        if place.is_absolute() or ".." in place.parts:
+            raise UserError(f"'{self.path / 'transcript.jsonl'}' names a file outside the run.")
+        return decode(read_regular(self.path / place, limit=MAX_BYTES))[0]
 
     # What was measured
 
@@ -115,19 +122,24 @@ class RunDirectory:
         self._append("metrics.jsonl", row)
 
     def metrics(self) -> list[dict[str, Any]]:
-        return list({row["round"]: row for row in self._lines("metrics.jsonl")}.values())
+        try:
+            return list({row["round"]: row for row in self._lines("metrics.jsonl")}.values())
+        except (KeyError, TypeError):
+            raise UserError(f"'{self.path / 'metrics.jsonl'}' has a line that is not of a round.") from None
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a") as file:
+        with open(self.path / name, "a", opener=opener) as file:
             file.write(json.dumps(dict(row), sort_keys=True) + "\n")
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self.path / name
-        for line in path.read_text().splitlines() if path.exists() else ():
+        for line in read_text(path, limit=MAX_BYTES).splitlines() if path.exists() else ():
             try:
-                yield json.loads(line)
+                row = load_json(line, depth=DEPTH)
             except ValueError:  # the last line of a killed run may be cut off
                 continue
+            if isinstance(row, dict):
+                yield row
 
     # Checkpoint: two generations, each with its own digest
 
@@ -144,14 +156,14 @@ class RunDirectory:
         folder = self.path / "checkpoint"
         found = [p for n in ("state.safetensors", "state.previous.safetensors") if (p := folder / n).exists()]
         for path in found:
-            raw = path.read_bytes()
+            raw = read_regular(path, limit=MAX_BYTES + 32)
             if hashlib.sha256(raw[32:]).digest() != raw[:32]:
                 continue
             try:
                 items, header = decode(raw[32:])
+                return State(wire.whole(header.get("round"), limit=2**31), items, str(header.get("phase")))
             except WireError:
                 continue
-            return State(int(header["round"]), items, str(header["phase"]))
         if found:
             raise UserError(f"Both checkpoints in '{folder}' are damaged; the run cannot be resumed.")
         return None
