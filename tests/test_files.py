@@ -27,7 +27,9 @@ def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(file)
     assert read_regular(link, limit=5) == b"12345"
-    for bad, words in ((tmp_path, "not a regular file"), (tmp_path / "none", "No such file")):
+    os.mkfifo(tmp_path / "pipe")
+    irregular = [(path, "not a regular file") for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero"))]
+    for bad, words in (*irregular, (tmp_path / "none", "No such file")):
         with pytest.raises(UserError, match=words):
             read_regular(bad, limit=5)
 
@@ -74,6 +76,7 @@ YAML = {
     "aliases": (LAUGHS, "anchors or aliases"),
     "an anchor alone": ("a: &b 1\n", "anchors or aliases"),
     "deep": ("[" * 100_000, "nested too deeply"),
+    "33 deep": ("[" * 33 + "]" * 33, "nested too deeply"),
     "deep blocks": ("- " * 5_000 + "x", "nested too deeply"),
     "a long sexagesimal": ("a: " + "1:" * 20_000 + "1", "more than 10000 characters"),
     "a sexagesimal float": ("a: " + "1:" * 1_000 + "1.0", "not well-formed"),
@@ -85,6 +88,7 @@ YAML = {
 }
 TOML = {
     "deep": ("a = " + "[" * 50_000, "nested too deeply"),
+    "a key of 40 parts": ("a." * 39 + "a = 1", "more than 32 parts"),
     "a key of many parts": ("a." * 100_000 + "a = 1", "more than 32 parts"),
     "a quoted key of many parts": ('"a".' * 100_000 + "a = 1", "more than 32 parts"),
     "an inline key of many parts": ("x = {" + "a." * 100_000 + "a = 1}", "more than 32 parts"),

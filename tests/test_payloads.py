@@ -171,6 +171,7 @@ UNBOUNDED: dict[str, Callable[[], bytes]] = {
     "an enormous dimension beside zero": lambda: message({"w/a": tensor(2**62, 0)}, ONE),
     "more bytes than there are": lambda: message({"w/a": tensor(10**6, place=(0, 4 * 10**6))}, ONE, b"\0" * 4),
     "fewer bytes than there are": lambda: message({"w/a": tensor(1, place=(0, 4))}, ONE, b"\0" * 8),
+    "a shape larger than its bytes": lambda: message({"w/a": tensor(10, place=(0, 4))}, ONE, b"\0" * 4),
     "overlap": lambda: message({f"w/{i}": tensor(1, place=(0, 4)) for i in range(2)}, ONE, b"\0" * 8),
     "another dtype": lambda: message({"w/a": tensor(2, dtype="F16", place=(0, 4))}, ONE, b"\0" * 4),
     "a dtype that is a list": lambda: message({"w/a": tensor(1, dtype=[], place=(0, 4))}, ONE, b"\0" * 4),

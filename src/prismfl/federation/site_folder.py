@@ -61,5 +61,8 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         record.exc_info, record.exc_text, record.stack_info = None, None, None
-        line = super().format(record)
-        return "".join(c if c.isprintable() else " " for c in line[:LINE])
+        return printable(super().format(record))
+
+
+def printable(line: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in line[:LINE])
