@@ -1,7 +1,5 @@
 """Planted bugs of a site's folder, its log, and the decoders of what others wrote."""
 
-# ruff: noqa: E501  (a planted line is quoted as it stands)
-
 from __future__ import annotations
 
 from pathlib import Path
