@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from prismfl.errors import BoundaryError, UserError
+from prismfl import wire
+from prismfl.errors import BoundaryError, UserError, WireError
 from prismfl.payloads import Items, Payload, decode, encode
 from prismfl.privacy import mechanisms
 from prismfl.privacy.cost import Cost, Relation
@@ -406,8 +407,19 @@ class Release:
 
     @classmethod
     def decode(cls, raw: bytes) -> Release:
+        """Inverse of `encode`; anything else is a `WireError` that quotes nothing."""
         items, h = decode(raw)
-        return cls(str(h["run"]), str(h["site"]), int(h["round"]), items, Cost.from_json(h["cost"]), str(h["noise"]))
+        if set(h) != {"run", "site", "round", "cost", "noise"}:
+            raise WireError("Message is not a release.")
+        run, site, noise = (wire.text(h[key], limit=500) for key in ("run", "site", "noise"))
+        try:
+            cost = Cost.from_json(h["cost"])
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise WireError("Message does not say what it cost.") from None
+        wire.text(cost.unit)
+        if any(times > 2**53 for branch in cost.branches for _, times in branch):
+            raise WireError("Message does not say what it cost.")
+        return cls(run, site, wire.whole(h["round"], limit=2**31), items, cost, noise)
 
 
 def make_release(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from prismfl.errors import UserError
+from prismfl.files import load_toml, load_yaml, read_text
 
 
 class SecureConfig(BaseModel):
@@ -67,16 +66,10 @@ class RunConfig(BaseModel):
 
 def read(path: Path) -> dict[str, Any]:
     """The mapping in a TOML, YAML or JSON file."""
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        raise UserError(f"No config file '{path}'.") from None
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"Cannot read the config file '{path}'.") from None
-    try:
-        value = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"'{path}' is not well-formed: {str(error).splitlines()[0]}.") from None
+    if not path.exists():
+        raise UserError(f"No config file '{path}'.")
+    text = read_text(path)
+    value = load_toml(text, f"'{path}'") if path.suffix == ".toml" else load_yaml(text, f"'{path}'")
     if not isinstance(value, dict):
         raise UserError(f"'{path}' does not hold settings (key = value).")
     return value
@@ -99,7 +92,7 @@ def merge(
             target = target.setdefault(part, {})
             if not isinstance(target, dict):
                 raise UserError(f"'{part}' in --set {key} is not a group of settings.")
-        target[path[-1]] = yaml.safe_load(value)
+        target[path[-1]] = load_yaml(value, f"The value of --set {key}")
     return merged
 
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as _load
 from safetensors.torch import save as _save
 
+from prismfl import wire
 from prismfl.errors import BoundaryError, WireError
 
 DTYPES = {torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool}
@@ -124,46 +125,34 @@ def encode(items: Items, header: Mapping[str, Any] | None = None) -> bytes:
     described = {name: {"kind": p.kind, "spec": p.spec} for name, p in items.items()}
     tensors = {f"{name}/{t}": tensor for name, p in sorted(items.items()) for t, tensor in p.tensors.items()}
     meta = json.dumps({"items": described, "header": dict(header or {})}, sort_keys=True, allow_nan=False)
-    return bytes(_save(tensors, metadata={"prismfl": meta}))
+    raw = bytes(_save(tensors, metadata={"prismfl": meta}))
+    try:
+        wire.check(raw)
+    except WireError as error:  # better here than at whoever receives it
+        raise BoundaryError(f"What is to cross is not fit for the wire: {error}") from None
+    return raw
 
 
 def decode(raw: bytes, *, limit: int = MAX_BYTES) -> tuple[dict[str, Payload], JsonDict]:
     """Inverse of `encode`; anything malformed is a `WireError` that quotes nothing of the content."""
     if len(raw) > limit:
         raise WireError(f"Message of {len(raw)} bytes is over the limit of {limit}.")
-    meta = _metadata(raw)
+    described, header = wire.check(raw)
     try:
         tensors: dict[str, torch.Tensor] = _load(raw)
-    except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError) as error:
-        raise WireError("Message is not well-formed safetensors.") from error
-    grouped: dict[str, dict[str, torch.Tensor]] = {}
+    except (SafetensorError, ValueError, RuntimeError, KeyError, OverflowError):
+        raise WireError("Message is not well-formed safetensors.") from None
+    grouped: dict[str, dict[str, torch.Tensor]] = {name: {} for name in described}
     for name, tensor in tensors.items():
         item, _, part = name.partition("/")
-        grouped.setdefault(item, {})[part] = tensor
-    described = meta.get("items")
-    if not isinstance(described, dict) or not set(grouped) <= set(described):
-        raise WireError("Message has items that its header does not describe.")
-    return {name: _payload(name, entry, grouped.get(name, {})) for name, entry in described.items()}, meta["header"]
+        grouped[item][part] = tensor
+    return {name: _payload(entry, grouped[name]) for name, entry in described.items()}, header
 
 
-def _payload(name: str, entry: Any, tensors: dict[str, torch.Tensor]) -> Payload:
-    if not isinstance(entry, dict) or entry.get("kind") not in KINDS or not isinstance(entry.get("spec"), dict):
-        raise WireError(f"Item '{name[:40]}' is of no known kind.")
+def _payload(entry: JsonDict, tensors: dict[str, torch.Tensor]) -> Payload:
+    if entry["kind"] not in KINDS:
+        raise WireError("Message has an item of no known kind.")
     try:
         return KINDS[entry["kind"]](tensors, entry["spec"])
-    except BoundaryError as error:
-        raise WireError(f"Item '{name[:40]}' is not fit to use: {error}") from error
-
-
-def _metadata(raw: bytes) -> JsonDict:
-    """The JSON header, read without trusting its declared length."""
-    size = int.from_bytes(raw[:8], "little") if len(raw) >= 8 else -1
-    if size < 2 or size > len(raw) - 8:
-        raise WireError("Message has no readable header.")
-    try:
-        meta = json.loads(json.loads(raw[8 : 8 + size])["__metadata__"]["prismfl"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise WireError("Message has no readable header.") from error
-    if not isinstance(meta, dict) or not isinstance(meta.get("header"), dict):
-        raise WireError("Message has no readable header.")
-    return meta
+    except BoundaryError:
+        raise WireError("Message has an item with values that are not finite or with wrong tensors.") from None

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prismfl import run_files
-from prismfl.atomic import write_atomically
+from prismfl import run_files, wire
+from prismfl.atomic import make_folder, opener, write_atomically
 from prismfl.errors import UserError, WireError
+from prismfl.files import read_regular
 from prismfl.method import State
-from prismfl.payloads import Payload, decode, encode
+from prismfl.payloads import MAX_BYTES, Payload, decode, encode
 
 SCHEMA_VERSION = 1
 MOST_PAYLOAD_BYTES = 4 * 2**30
 KEEP = ("ends", "full", "digests")
+JSON_LIMIT = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunDirectory:
         try:
-            path.mkdir(parents=True, exist_ok=False)
+            make_folder(path, new=True)
         except FileExistsError:
             raise UserError(f"The run directory '{path}' exists already; choose another with --out.") from None
         except OSError as error:
@@ -91,9 +93,10 @@ class RunDirectory:
         if raw is not None and message.file is not None:
             # Whole or absent after a kill; like the lines about it, it does not wait for the disk.
             path = self.path / message.file
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             part = path.with_name(path.name + ".part")
-            part.write_bytes(raw)
+            with open(part, "wb", opener=opener) as file:
+                file.write(raw)
             part.replace(path)
         self._append("transcript.jsonl", message.__dict__)
 
@@ -122,7 +125,7 @@ class RunDirectory:
         return list({row["round"]: row for row in rows}.values())
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        with (self.path / name).open("a") as file:
+        with open(self.path / name, "a", opener=opener) as file:
             file.write(json.dumps(dict(row), sort_keys=True) + "\n")
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
@@ -153,14 +156,14 @@ class RunDirectory:
         folder = self.path / "checkpoint"
         found = [p for n in ("state.safetensors", "state.previous.safetensors") if (p := folder / n).exists()]
         for path in found:
-            raw = path.read_bytes()
+            raw = read_regular(path, limit=MAX_BYTES + 32)
             if hashlib.sha256(raw[32:]).digest() != raw[:32]:
                 continue
             try:
                 items, header = decode(raw[32:])
+                return State(wire.whole(header.get("round"), limit=2**31), items, str(header.get("phase")))
             except WireError:
                 continue
-            return State(int(header["round"]), items, str(header["phase"]))
         if found:
             raise UserError(f"Both checkpoints in '{folder}' are damaged; the run cannot be resumed.")
         return None

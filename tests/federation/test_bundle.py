@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -91,6 +92,25 @@ def test_forged_replayed_and_damaged_bundles_count_for_nothing(tmp_path: Path) -
         assert state_digest(peers[2].state()) == state_digest(before), what
     paths[0].write_bytes(good)
     assert peers[2].absorb(shared).round == 0
+
+
+def test_a_bundle_that_is_no_file_is_refused_not_waited_for(tmp_path: Path) -> None:
+    """The shared place needs no trust: a pipe in it would hang the reader, a device would never end."""
+    peers = make_peers(tmp_path / "sites")
+    path = peers[0].export(tmp_path / "shared")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match="not a regular file"):
+        peers[2].absorb(tmp_path / "shared")
+    path.unlink()
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)  # so that the old reader would have found a (silent) writer, and waited
+    try:
+        with pytest.raises(UserError, match="not a regular file"):
+            peers[2].absorb(tmp_path / "shared")
+    finally:
+        os.close(writer)
+    assert peers[2].state().round == 0
 
 
 def test_the_site_decides_here_too(tmp_path: Path) -> None:

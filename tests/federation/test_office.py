@@ -122,7 +122,7 @@ def test_of_an_exception_only_a_code_leaves(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(PrivateRecords, "noisy_gradient", broken)
     answer = ask(office, description())
     assert answer == Answer("code", code="internal", site="north")
-    assert "Jane Doe" in (office.folder / "site.log").read_text()
+    assert "Jane" not in (office.folder / "site.log").read_text()
     assert "Jane" not in (office.folder / "egress.jsonl").read_text()
 
 

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from prismfl.atomic import OTHERS, make_folder, write_atomically
 from prismfl.commands import terminal
 from prismfl.commands.terminal import Format
 from prismfl.errors import UserError
+from prismfl.federation.site_folder import FILE, close_site
 
 app = typer.Typer(
     no_args_is_help=True, help="Be a site of a federation: init, join, status, outbox, approve, deny, egress."
 )
-Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False)]
+
+
+@app.callback()
+def private(context: typer.Context) -> None:
+    """Whatever a site's process makes, by whichever library, is for the site alone."""
+    before = os.umask(OTHERS)
+    context.call_on_close(lambda: os.umask(before))
+
+
+def _closed(folder: Path) -> Path:
+    """Every command on a site's folder first closes it to others, and says so if it was open."""
+    if (line := close_site(folder)) is not None:
+        terminal.say(line)
+    return folder
+
+
+Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False, callback=_closed)]
 ReleaseId = Annotated[str, typer.Argument(help="The release, as `prismfl site outbox` lists it.", show_default=False)]
 
 
@@ -39,8 +57,9 @@ def init(
 ) -> None:
     """Make a site: its keys, and site.toml with what it allows."""
     from prismfl.config import validate
-    from prismfl.federation.keys import make_site_keys
-    from prismfl.federation.site_config import FILE, SiteConfig, as_toml, check_site
+    from prismfl.federation.keys import KEY_LIMIT, make_site_keys
+    from prismfl.federation.site_config import SiteConfig, as_toml, check_site
+    from prismfl.files import read_regular
     from prismfl.methods import METHODS
 
     if (folder / FILE).exists():
@@ -58,10 +77,12 @@ def init(
     check_site(config)
     if ca is not None and not ca.is_file():
         raise UserError(f"No certificate at '{ca}'.")
+    make_folder(folder, closed=True)
+    folder.chmod(0o700)
     make_site_keys(folder / "keys")
     if ca is not None:
-        shutil.copyfile(ca, folder / "keys" / "ca.pem")
-    (folder / FILE).write_text(as_toml(config))
+        write_atomically(folder / "keys" / "ca.pem", read_regular(ca, limit=KEY_LIMIT))
+    write_atomically(folder / FILE, as_toml(config).encode())
     terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
 
 

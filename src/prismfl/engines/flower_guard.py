@@ -21,7 +21,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from prismfl.errors import UserError
+from prismfl.atomic import make_folder, write_atomically
+from prismfl.errors import UserError, quiet_crashes
 
 COMPONENTS = {"serverapp": "prismfl.federation.apps:server_app", "clientapp": "prismfl.federation.apps:client_app"}
 APP_FILES = {"pyproject.toml", ".info/CONTENT"}
@@ -98,6 +99,8 @@ def clientapp() -> None:
     from flwr.supernode.cli.flwr_clientapp import flwr_clientapp
     from flwr.supernode.runtime import run_clientapp
 
+    os.umask(0o077)
+    quiet_crashes()
     _expect("install_from_fab" in vars(run_clientapp))
     install = vars(run_clientapp)["install_from_fab"]
 
@@ -164,15 +167,15 @@ OTHER_APPS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp",
 
 def write_commands(folder: Path) -> None:
     """The commands that a SuperNode starts, replaced by guarded ones; `folder` goes first on its path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     (folder / FIFO).unlink(missing_ok=True)
     os.mkfifo(folder / FIFO, 0o600)
     fill = {"python": sys.executable, "fifo": str(folder / FIFO)}
     texts = {name: REFUSING_APP.format(**fill) for name in OTHER_APPS}
     texts |= {name: FORKED_APP.format(function=function.__name__, **fill) for name, function in FORKED.items()}
     for name, text in texts.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+        write_atomically(folder / name, text.encode())
+        (folder / name).chmod(0o700)
 
 
 def import_flower() -> None:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prismfl.atomic import make_folder
 from prismfl.config import read, validate
 from prismfl.engines import flower
 from prismfl.engines.remote import Answer, Request, Rules
@@ -72,7 +73,9 @@ def _simulated(request: Request, context: flower.Context) -> Office:
         releases=list(KINDS),
         noise="seeded",
     )
-    return Office(Path(str(context.run_config["out"])) / "sites" / site.name, site)
+    folder = Path(str(context.run_config["out"])) / "sites" / site.name
+    make_folder(folder, closed=True)
+    return Office(folder, site)
 
 
 client_app = flower.client_app(answer)

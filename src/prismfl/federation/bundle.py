@@ -26,6 +26,7 @@ from prismfl.federation.description import describe, job_of
 from prismfl.federation.keys import signing_key, verifying_key
 from prismfl.federation.office import Office
 from prismfl.federation.serving import declared, state_digest
+from prismfl.files import load_json, read_regular
 from prismfl.method import State
 from prismfl.payloads import MAX_BYTES, Items, JsonDict, encode
 from prismfl.rounds import Job, initial_state, receive, server_step
@@ -62,9 +63,9 @@ def open_bundle(raw: bytes, keys: Mapping[str, Ed25519PublicKey]) -> tuple[JsonD
     if size > HEADER_LIMIT or start + size > len(body):
         raise WireError("The bundle has no readable header.")
     try:
-        header = json.loads(body[start : start + size])
-    except (ValueError, RecursionError) as error:
-        raise WireError("The bundle has no readable header.") from error
+        header = load_json(body[start : start + size], depth=1)
+    except ValueError:
+        raise WireError("The bundle has no readable header.") from None
     key = keys.get(str(header.get("site"))) if isinstance(header, dict) else None
     if key is None:
         raise WireError("The bundle is of a site whose key is not known here.")
@@ -147,14 +148,12 @@ class Peer:
         return Imported(state.round, tuple(sorted(inbox)), state_digest(after), finished)
 
     def _take(self, path: Path, site: str, state: State, keys: Mapping[str, Ed25519PublicKey]) -> Items:
-        try:
-            raw = path.read_bytes()
-        except OSError:
+        if not path.exists():
             raise UserError(
                 f"No bundle of '{site}' for round {state.round + 1} yet ({path}); wait for it, or agree to go on "
                 f"with --without {site}."
-            ) from None
-        header, release = open_bundle(raw, keys)
+            )
+        header, release = open_bundle(read_regular(path, limit=MAX_BYTES), keys)
         if (header["site"], header.get("round"), header.get("run")) != (site, state.round, self.job.run):
             raise WireError(f"The bundle '{path.name}' is not of '{site}' for round {state.round + 1} of this run.")
         return receive(self.job, state, site, release).items

@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from prismfl.atomic import write_atomically
+from prismfl.atomic import make_folder, opener, write_atomically
 from prismfl.boundary import Release
 from prismfl.errors import UserError
-from prismfl.payloads import SyntheticSet
+from prismfl.files import DEPTH, load_json, read_json, read_regular
+from prismfl.payloads import MAX_BYTES, SyntheticSet
 from prismfl.report.pictures import save_grid
 
 Decision = Literal["waiting", "approved", "denied"]
@@ -41,7 +42,7 @@ class EgressLog:
         """Note a release, and keep its bytes. A resend is noted as such."""
         digest = hashlib.sha256(raw).hexdigest()
         copy = self.copies / f"{release.run}-{release.round:04d}.safetensors"
-        again = copy.exists() and hashlib.sha256(copy.read_bytes()).hexdigest() == digest
+        again = (kept := self.copy(release.run, release.round)) is not None and kept == raw
         if not again:
             write_atomically(copy, raw)
         items = {name: {"kind": p.kind, "shapes": p.shapes()} for name, p in release.items.items()}
@@ -63,7 +64,7 @@ class EgressLog:
 
     def copy(self, run: str, round: int) -> bytes | None:
         path = self.copies / f"{run}-{round:04d}.safetensors"
-        return path.read_bytes() if path.exists() else None
+        return read_regular(path, limit=MAX_BYTES) if path.exists() else None
 
     def word(self, run: str, round: int, word: str) -> None:
         """Note a word that left without a release: a code, or that the site is ready."""
@@ -71,12 +72,12 @@ class EgressLog:
 
     def rows(self) -> list[dict[str, Any]]:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return [load_json(line, depth=DEPTH) for line in lines if line.endswith("}")]
 
     def _append(self, row: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **row}, sort_keys=True)
-        with self.path.open("a") as file:
+        with open(self.path, "a", opener=opener) as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -123,7 +124,7 @@ class Approvals:
         decided = place / "decision"
         decision: Any = decided.read_text() if decided.exists() else "waiting"
         files = tuple(sorted(str(p) for p in place.iterdir() if p.name not in ("decision", "held.json")))
-        return Held(name, json.loads((place / "held.json").read_text())["release"], decision, files)
+        return Held(name, str(read_json(place / "held.json")["release"]), decision, files)
 
     def all(self) -> list[Held]:
         return [self.find(p.parent.name) for p in sorted(self.folder.glob("*/held.json"))]
@@ -138,7 +139,7 @@ class Approvals:
 
 def _write_preview(release: Release, place: Path, classes: tuple[str, ...]) -> None:
     """A picture grid for images, the first rows for tables, and shapes with ranges for everything else."""
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     lines = [f"release {release.id}", f"cost    {release.cost.describe()}", f"noise   {release.noise}", ""]
     for name, payload in release.items.items():
         for part, tensor in payload.tensors.items():
@@ -146,7 +147,9 @@ def _write_preview(release: Release, place: Path, classes: tuple[str, ...]) -> N
             span = f"{numbers.min():.4g} .. {numbers.max():.4g}" if tensor.numel() else "empty"
             lines.append(f"{name}/{part}: {payload.kind}, {tensor.dtype}, {tuple(tensor.shape)}, {span}")
         if isinstance(payload, SyntheticSet) and payload.x.ndim == 4:
-            save_grid(payload.x, payload.hard_y, place / f"{name}.png", classes=classes)
+            picture = place / f"{name}.png"
+            open(picture, "wb", opener=opener).close()  # so that it is closed to others before it has a content
+            save_grid(payload.x, payload.hard_y, picture, classes=classes)
         elif isinstance(payload, SyntheticSet):
             rows = ["\t".join(f"{v:.4g}" for v in row) for row in payload.x[:10].flatten(1).tolist()]
             lines += ["", f"first rows of {name}:", *rows]

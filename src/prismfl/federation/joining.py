@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from prismfl.atomic import write_atomically
+from prismfl.atomic import opener, write_atomically
 from prismfl.engines.flower_guard import write_commands
 from prismfl.errors import UserError
 from prismfl.federation.children import (
@@ -141,7 +141,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()
-        with (folder / "supernode.log").open("ab") as log:
+        with open(folder / "supernode.log", "ab", opener=opener) as log:
             warm = spawn([sys.executable, "-m", "prismfl.federation.warm"], settings, log)
             process = spawn(supernode_command(folder, address, insecure=insecure), settings, log)
             code = wait(process, follow_log(folder / "site.log", say))

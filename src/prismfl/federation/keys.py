@@ -15,9 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
+from prismfl.atomic import make_folder, opener
 from prismfl.errors import UserError
+from prismfl.files import read_regular
 
 YEARS = 5
+KEY_LIMIT = 10_000
 PrivateKey = ec.EllipticCurvePrivateKey | Ed25519PrivateKey
 
 
@@ -65,10 +68,9 @@ def make_site_keys(folder: Path) -> None:
 
 def node_identity(public_key: Path) -> bytes:
     """The bytes under which Flower knows the owner of a node key."""
+    raw = read_regular(public_key, limit=KEY_LIMIT)
     try:
-        key = serialization.load_ssh_public_key(public_key.read_bytes())
-    except OSError as error:
-        raise UserError(f"Cannot read the key '{public_key}': {error.strerror}.") from None
+        key = serialization.load_ssh_public_key(raw)
     except (ValueError, UnsupportedAlgorithm):
         raise UserError(f"'{public_key}' is not a public key; a site's is keys/node.pub.") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -77,10 +79,9 @@ def node_identity(public_key: Path) -> bytes:
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
+    raw = read_regular(path, limit=KEY_LIMIT)
     try:
-        key = serialization.load_ssh_private_key(path.read_bytes(), None)
-    except OSError as error:
-        raise UserError(f"Cannot read the key '{path}': {error.strerror}.") from None
+        key = serialization.load_ssh_private_key(raw, None)
     except (ValueError, UnsupportedAlgorithm):
         raise UserError(f"'{path}' is not a signing key; a site's is keys/sign.key.") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -89,10 +90,9 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def verifying_key(path: Path) -> Ed25519PublicKey:
+    raw = read_regular(path, limit=KEY_LIMIT)
     try:
-        key = serialization.load_ssh_public_key(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"Cannot read the key '{path}': {error.strerror}.") from None
+        key = serialization.load_ssh_public_key(raw)
     except (ValueError, UnsupportedAlgorithm):
         raise UserError(f"'{path}' is not a public key; a site's is keys/sign.pub.") from None
     if not isinstance(key, Ed25519PublicKey):
@@ -135,10 +135,13 @@ def _private_ssh(key: PrivateKey) -> bytes:
 
 def _write(path: Path, raw: bytes, *, secret: bool = False) -> None:
     """Keys are made once: an existing file is never overwritten."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+        with open(path, "xb", opener=_secret if secret else opener) as file:
+            file.write(raw)
     except FileExistsError:
         raise UserError(f"'{path}' exists already; keys are never overwritten.") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(raw)
+
+
+def _secret(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -13,22 +13,22 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from prismfl import runtime, secure
-from prismfl.atomic import write_atomically
+from prismfl.atomic import make_folder, write_atomically
 from prismfl.boundary import Records, Release
 from prismfl.data import DATASETS, Dataset, load, load_path, partition
 from prismfl.engines.remote import Answer, Request
-from prismfl.errors import PrismError
+from prismfl.errors import PrismError, words_for_log
 from prismfl.federation.description import check_description, job_of, schema_of, spec_of
 from prismfl.federation.egress import Approvals, EgressLog
 from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, load_site
+from prismfl.federation.site_folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.method import State
 from prismfl.one_release import unit_prints
 from prismfl.payloads import JsonDict, Statistics, decode, encode
@@ -57,7 +57,11 @@ class Office:
 
     @classmethod
     def open(cls, folder: Path) -> Office:
-        return cls(folder, load_site(folder))
+        office = cls(folder, load_site(folder))
+        closed = close_site(folder)
+        if closed is not None:
+            office._log().warning(closed)
+        return office
 
     def preload(self) -> None:
         """Read what every answer will need."""
@@ -70,9 +74,9 @@ class Office:
         try:
             return self._answer(request)
         except PrismError as error:
-            code, words = error.code, str(error)
+            code, words = error.code, words_for_log(error)
         except Exception as error:  # the border of the site: whatever a method or a record provokes stays inside
-            code, words = "internal", f"{type(error).__name__}: {error}"
+            code, words = "internal", words_for_log(error)
         self._log().error("run %s, %s, round %d: %s: %s", run, request.kind, request.round, code, words)
         self._egress.word(run, request.round, code)
         return Answer("code", code=code, site=self.config.name)
@@ -290,9 +294,9 @@ class Office:
     def _log(self) -> logging.Logger:
         log = logging.getLogger(f"prismfl.site.{self.folder}")
         if not log.handlers:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handler = RotatingFileHandler(self.folder / "site.log", maxBytes=1_000_000, backupCount=3)
-            handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            make_folder(self.folder)
+            handler = SiteLog(self.folder / "site.log", maxBytes=LOG_BYTES, backupCount=3)
+            handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
             log.addHandler(handler)
             log.propagate = False
         return log

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from prismfl.config import read, validate
 from prismfl.errors import UserError
 from prismfl.federation.names import check_name
-
-FILE = "site.toml"
+from prismfl.federation.site_folder import FILE
 
 
 class SiteConfig(BaseModel):

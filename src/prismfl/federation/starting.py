@@ -15,6 +15,7 @@ from prismfl.engines.flower_guard import COMPONENTS
 from prismfl.errors import PrismError, UserError
 from prismfl.federation.children import ProcessError, end, environment, guarded, is_running, spawn, split_address
 from prismfl.federation.server_config import ServerConfig, enrolled
+from prismfl.files import read_json
 from prismfl.transcript import RunDirectory
 
 Say = Callable[[str], None]
@@ -59,7 +60,7 @@ class SuperLink:
         write_app(app)
         told = {"run-dir": str(directory.path.resolve()), "server": "" if self.insecure else str(self.folder)}
         overrides = " ".join(f"{key}={json.dumps(value)}" for key, value in told.items())
-        known = json.loads(note.read_text()) if note.exists() else {}
+        known = read_json(note) if note.exists() else {}
         keys = {} if self.insecure else {n: k.decode() for n, k in enrolled(self.folder).items() if n in sites}
         new = {name: key for name, key in keys.items() if known.get(name) != key}
         commands = [["supernode", "register", str(self.folder / "sites" / f"{n}.pub"), CONNECTION] for n in new]

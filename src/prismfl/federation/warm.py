@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 from prismfl.engines.flower_guard import FIFO, fork_apps, import_flower
+from prismfl.errors import quiet_crashes
 
 
 def main() -> None:
+    os.umask(0o077)
+    quiet_crashes()  # stderr goes into supernode.log, and so does that of the processes forked from here
     folder = Path(os.environ["PRISMFL_SITE"])
     # Opened before the imports, so that early commands wait in it; and for writing too, so that it never ends.
     with open(os.open(folder / "bin" / FIFO, os.O_RDWR), "rb") as lines:
