@@ -226,8 +226,10 @@ class Ledger:
     # Inside
 
     def _admit(self, run: str, target: Dataset, plan: Cost) -> tuple[Rule, int | None]:
-        standing = self._state.standing(target.id)
-        return admission.admit(run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing)
+        standing, declared = self._state.standing(target.id), self._state.declared(target.id)
+        return admission.admit(
+            run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing, declared=declared
+        )
 
     def _drop_payload(self, release_id: str) -> bool:
         """Whether there was a payload to drop: a release is confirmed once."""
