@@ -92,7 +92,9 @@ def test_the_sum_of_two_runs_covers_every_record(branches: int) -> None:
         sampled = Cost.gaussian(draw.choice([0.8, 1.5]), draw.choice([0.1, 0.2]), times=draw.randint(0, 3))
         return sampled + Cost.gaussian(draw.choice([1.0, 2.0, 3.0]), times=draw.randint(0, 2))
 
-    one, other = (Cost.parallel([part() for _ in range(branches)]) for _ in range(2))
+    # More noise and more uses: no branch covers another, and 81 pairs are too many.
+    stairs = Cost.parallel([Cost.gaussian(1.0 + k, times=2**k) for k in range(branches)])
+    one, other = (Cost.parallel([part() for _ in range(branches)]) + stairs for _ in range(2))
     bound = account.rdp_curve(one.beside(other))
     for a in one.branches:
         for b in other.branches:

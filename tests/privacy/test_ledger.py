@@ -170,7 +170,7 @@ def test_without_a_cap_everything_is_recorded(ledger: Ledger) -> None:
     ledger.close("open")
     assert not ledger.spent(data).private
     ledger.set_cap(data, CAP)
-    with pytest.raises(BudgetError, match="has inf spent"):
+    with pytest.raises(BudgetError, match="has all spent"):
         ledger.reserve("later", data, ONE)
     with pytest.raises(BudgetError, match="per client"):
         ledger.set_cap(data, Cap(1.0, 1e-5, unit="client"))

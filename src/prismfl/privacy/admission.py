@@ -140,7 +140,8 @@ def admit(
         rest, mine = _beside(cap, declared), units(declared)
         if rest is not None and _share(rest, None, [a - b for a, b in zip(after, mine, strict=True)]) <= 1:
             return "beside", None
-    raise BudgetError(_refusal(run, dataset, cap, plan=plan, order=order, standing=standing))
+    held = used(cap, order=order, standing=standing, declared=declared)
+    raise BudgetError(_refusal(run, dataset, cap, plan=plan, order=order, held=held))
 
 
 def used(cap: Cap, *, order: int | None, standing: Sequence[Cost], declared: Cost | None) -> float:
@@ -251,25 +252,24 @@ def _mechanism_units(mechanism: Mechanism, relation: Relation) -> tuple[int, ...
     return tuple(math.floor(value * (1 + 1e-12) * SCALE) + 1 if value < math.inf else _BEYOND for value in curve)
 
 
-def _refusal(run: str, dataset: str, cap: Cap, *, plan: Cost, order: int | None, standing: Sequence[Cost]) -> str:
+def _refusal(run: str, dataset: str, cap: Cap, *, plan: Cost, order: int | None, held: float) -> str:
+    """In words: the epsilon that is printed elsewhere, and what the filter, which decides, makes of it."""
     counted = _counted(cap, order, units(plan))
     if _hopeless(plan, cap):
         asked = f"epsilon {counted:.4g} as the ledger's filter counts it"
     else:
         asked = f"epsilon {account.epsilon(plan, cap.delta):.4g} ({counted:.4g} as the ledger's filter counts it)"
-    spent = _counted(cap, order, total(standing))
+    part = "all" if held >= 1 else f"{100 * held:.3g} %"
     return (
-        f"Refused: run {run!r} asks for {asked}; data set {dataset} has {spent:.4g} spent or reserved, in the same "
-        f"count, of its cap of {cap.describe()}. More noise, fewer steps or a higher cap would do."
+        f"Refused: run {run!r} asks for {asked}; data set {dataset} has {part} spent or reserved of its cap of "
+        f"{cap.describe()}. More noise, fewer steps or a higher cap would do."
     )
 
 
-def _counted(cap: Cap, order: int | None, held: Sequence[int]) -> float:
-    """The least epsilon of a cap under which the filter would hold so much."""
-    if not any(held):
-        return 0.0
+def _counted(cap: Cap, order: int | None, needs: Sequence[int]) -> float:
+    """The least epsilon of a cap under which the filter would admit so much."""
     offers = (
-        math.inf if held[k] >= _BEYOND else held[k] / SCALE - account.rdp_room(account.ORDERS[k], 0.0, delta)
+        math.inf if needs[k] >= _BEYOND else needs[k] / SCALE - account.rdp_room(account.ORDERS[k], 0.0, delta)
         for k, delta in _filter(cap, order).items()
     )
     return max(0.0, min(offers))
