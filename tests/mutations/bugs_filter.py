@@ -1,7 +1,5 @@
 """Bugs of the ledger's numbers: admission, sums over runs, the place of the user's ledger."""
 
-# ruff: noqa: E501  (a planted line is quoted as it stands)
-
 from __future__ import annotations
 
 from pathlib import Path
