@@ -17,6 +17,7 @@ from prismfl.commands import (
     dashboard,
     demo,
     figures,
+    ledger,
     report,
     schema,
     server,
@@ -34,8 +35,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Learn together by exchanging differentially private synthetic data instead of gradients.",
 )
-ledger_app = typer.Typer(no_args_is_help=True, help="What each site has spent: status, verify, history.")
-app.add_typer(ledger_app, name="ledger")
 
 
 def main() -> None:
@@ -250,44 +249,12 @@ def compare(
     terminal.emit(rows, fmt, lambda: comparison_table(rows))
 
 
-LedgerPath = Annotated[Path, typer.Argument(help="A ledger file, or a folder of them (a run directory will do).")]
-
-
-@ledger_app.command()
-def status(path: LedgerPath, fmt: Format = "table") -> None:
-    """Spent and left, a row for each data set."""
-    from prismfl.report.ledgers import status_rows
-    from prismfl.report.tables import simple_table
-
-    rows = status_rows(path)
-    terminal.emit(rows, fmt, lambda: simple_table("Ledger", rows))
-
-
-@ledger_app.command()
-def verify(path: LedgerPath, fmt: Format = "table") -> None:
-    """Check the hash chain and the anchor of every ledger."""
-    from prismfl.report.ledgers import verify_rows
-    from prismfl.report.tables import simple_table
-
-    rows = verify_rows(path)
-    terminal.emit(rows, fmt, lambda: simple_table("Ledger verified", rows))
-
-
-@ledger_app.command()
-def history(path: LedgerPath, fmt: Format = "table") -> None:
-    """Every entry, oldest first."""
-    from prismfl.report.ledgers import history_rows
-    from prismfl.report.tables import simple_table
-
-    rows = history_rows(path)
-    terminal.emit(rows, fmt, lambda: simple_table("Ledger history", rows))
-
-
 app.command()(demo.demo)
 app.command()(report.report)
 app.command()(figures.figures)
 app.command()(audit.audit)
 app.command()(dashboard.dashboard)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(server.app, name="server")
 app.add_typer(site.app, name="site")
 app.command()(attack.attack)

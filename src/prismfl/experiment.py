@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -342,12 +342,7 @@ def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
     earlier = _total_of(RunDirectory.open(Path(config.start)))
     if (earlier.unit, earlier.relation) != (cost.unit, cost.relation):
         return Cost.non_private(cost.unit, cost.relation)  # unlike units never add: nothing can be said of both
-    return _one_branch(earlier) + _one_branch(cost)
-
-
-def _one_branch(cost: Cost) -> Cost:
-    """A cost that adds to another run's: of its parallel branches the only one, or all of them."""
-    return replace(cost, branches=tuple(dict.fromkeys(cost.branches))).sequential() if cost.private else cost
+    return earlier.beside(cost)
 
 
 def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:

@@ -28,8 +28,8 @@ class DDPVAE:
     `records` is the public number of records, `classes` the public number of classes. Without labels (a regression
     table, with its target as a column) one generator is trained. `seed` makes a simulation that can be repeated and
     protects nobody; without it the noise comes from the operating system. `unit` in `fit` numbers the person behind
-    each record: the same person has the same number in every fit. Every fit is charged to the user's one lasting ledger,
-    or to the one in the folder `ledger`.
+    each record: the same person has the same number in every fit. Every fit is charged to the one lasting ledger of the
+    user, or to the one in the folder `ledger`.
     """
 
     def __init__(

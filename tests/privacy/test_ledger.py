@@ -14,7 +14,7 @@ import pytest
 
 from prismfl.errors import BudgetError, LedgerError, UserError
 from prismfl.privacy import account
-from prismfl.privacy.admission import SCALE, Cap, budget, units
+from prismfl.privacy.admission import SCALE, Cap, budget, orders, units
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 
@@ -36,10 +36,10 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 def fits(plan: Cost, cap: Cap = CAP) -> int:
     """How often a plan fits under a cap, from the RDP curve alone: at the best order, room over rounded-up need."""
-    offers = []
-    for order, value in zip(account.ORDERS, account.rdp_curve(plan), strict=True):
-        room = math.floor(account.rdp_room(order, cap.epsilon, cap.delta) * SCALE)
-        offers.append(max(0, room) // math.ceil(value * SCALE))
+    offers, curve = [], account.rdp_curve(plan)
+    for k, delta in orders(cap).items():
+        room = math.floor(account.rdp_room(account.ORDERS[k], cap.epsilon, delta) * SCALE)
+        offers.append(max(0, room) // math.ceil(curve[k] * SCALE))
     return max(offers)
 
 
@@ -141,20 +141,6 @@ def test_the_tight_bound_is_for_untouched_data(ledger: Ledger) -> None:
         ledger.reserve("once more", data, plan)
 
 
-def test_the_order_of_the_filter_stays_until_the_cap_changes(ledger: Ledger) -> None:
-    data = ledger.dataset("a", records=RECORDS, cap=CAP)
-    spend(ledger, "first", data, plan=ONE)
-    ledger.reserve("second", data, Cost.laplace(30.0))
-
-    def orders() -> list[float]:
-        return [entry.body["order"] for entry in ledger.history() if entry.kind == "reserve"]
-
-    assert len(set(orders())) == 1
-    ledger.set_cap(data, Cap(20.0, 1e-5))
-    ledger.reserve("third", data, ONE)
-    assert orders()[2] < orders()[0]
-
-
 def test_open_runs_hold_their_plan_and_closed_ones_what_they_released(ledger: Ledger) -> None:
     data = ledger.dataset("a", records=RECORDS, cap=CAP)
     n = fits(ONE)
@@ -184,7 +170,7 @@ def test_without_a_cap_everything_is_recorded(ledger: Ledger) -> None:
     ledger.close("open")
     assert not ledger.spent(data).private
     ledger.set_cap(data, CAP)
-    with pytest.raises(BudgetError, match="has inf spent"):
+    with pytest.raises(BudgetError, match="has all spent"):
         ledger.reserve("later", data, ONE)
     with pytest.raises(BudgetError, match="per client"):
         ledger.set_cap(data, Cap(1.0, 1e-5, unit="client"))
@@ -311,7 +297,7 @@ def test_reading_back(ledger: Ledger) -> None:
     assert [charge.release for charge in ledger.charges(run="one")] == ["one/0", "one/1"]
     assert [charge.release for charge in ledger.charges(dataset=b)] == ["three/0", "four/0"]
     assert ledger.spent(a) == ONE * 2 + Cost.gaussian(30.0)
-    assert ledger.spent(b) == ONE * 4 + Cost.gaussian(50.0)
+    assert ledger.spent(b) == ONE * 2
     ledger.confirm("one/0")
     ledger.close("two")
     first, second = ledger.status()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.privacy import account
+from prismfl.privacy import account, admission
 from prismfl.privacy.admission import SCALE, Cap
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
@@ -175,9 +175,8 @@ def test_killed_between_spend_and_send(tmp_path: Path) -> None:
 
 def test_eight_at_once_are_granted_exactly_the_budget(tmp_path: Path) -> None:
     path = tmp_path / "site.ledger"
-    cap_units = [math.floor(account.rdp_room(order, CAP.epsilon, CAP.delta) * SCALE) for order in account.ORDERS]
     need = [math.ceil(value * SCALE) for value in account.rdp_curve(ONE)]
-    budget = max(max(0, room) // cost for room, cost in zip(cap_units, need, strict=True))
+    budget = max(admission.budget(CAP, k, delta) // need[k] for k, delta in admission.orders(CAP).items())
     rivals = [start(RIVAL, path, k) for k in range(8)]
     (tmp_path / "go").touch()
     granted = [int(finish(rival)) for rival in rivals]

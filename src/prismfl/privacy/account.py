@@ -14,7 +14,7 @@ dp_accounting loads scipy, which takes most of a second: it is imported on first
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -39,12 +39,14 @@ ORDERS: tuple[float, ...] = (
 _COARSEST_STEP = 1e-3
 _FINEST_STEP = 2.0**-10 * 1e-3
 _MAX_POINTS = 500_000
+_MOST_USES = 1_000_000
 _LEAST_NOISE, _MOST_NOISE, _LEAST_RATE = 1e-6, 1e6, 1e-12
 _SIGMA_RANGE = (2.0**-6, 2.0**24)
 
 
 def epsilon(cost: Cost, delta: float) -> float:
-    """The tight total epsilon at `delta` (PLD): infinity without a guarantee, 0 if nothing was spent."""
+    """The tight total epsilon at `delta` (PLD): infinity without a guarantee, 0 if nothing was spent. Beyond a million
+    uses of a mechanism, which would take PLD minutes to hours, the upper bound by RDP."""
     check_delta(delta)
     if not cost.private:
         return math.inf
@@ -193,6 +195,9 @@ def _branch_epsilon(branch: Branch, relation: Relation, delta: float) -> float:
         return 0.0
     if any(mechanism.noise < _LEAST_NOISE for mechanism, _ in branch):
         return math.inf
+    if _too_long(branch):
+        offers = (rdp - rdp_room(order, 0.0, delta) for order, rdp in _long_rdp(branch, relation))
+        return max(0.0, min(offers))
     return max(0.0, float(_composed(branch, relation).get_epsilon_for_delta(delta)))
 
 
@@ -201,7 +206,21 @@ def _branch_delta(branch: Branch, relation: Relation, epsilon: float) -> float:
         return 0.0
     if any(mechanism.noise < _LEAST_NOISE for mechanism, _ in branch):
         return 1.0
+    if _too_long(branch):
+        logs = ((k - 1) * (rdp - epsilon + math.log1p(-1 / k)) - math.log(k) for k, rdp in _long_rdp(branch, relation))
+        return math.exp(min(0.0, *logs))
     return min(1.0, max(0.0, float(_composed(branch, relation).get_delta_for_epsilon(epsilon))))
+
+
+def _too_long(branch: Branch) -> bool:
+    """Whether PLD would compose too often. Unsampled Gaussians are one, however many."""
+    return sum(times for mechanism, times in branch if (mechanism.kind, mechanism.rate) != ("gaussian", 1)) > _MOST_USES
+
+
+def _long_rdp(branch: Branch, relation: Relation) -> Iterator[tuple[float, float]]:
+    """RDP by order; each use is taken to be off by the rounding of floats, which so many uses would add up."""
+    slack = 1e-14 * sum(times for _, times in branch)
+    return ((order, rdp + slack) for order, rdp in zip(ORDERS, _branch_rdp(branch, relation), strict=True))
 
 
 @lru_cache(maxsize=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Literal
 
 from prismfl.errors import LedgerError, UserError
@@ -37,8 +38,8 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStatus:
-    """The balance of one data set. `used` is the part of the filter's budget that is held, None without a cap or
-    before the first plan; above 1 after a plan that was admitted by its PLD epsilon."""
+    """The balance of one data set. `used` is the part of the cap's budget that is held, None without a cap; above 1
+    after a plan that was admitted by its PLD epsilon and leaves nothing."""
 
     dataset: str
     names: tuple[str, ...]
@@ -75,7 +76,7 @@ class Run:
         if worst is not None:
             return worst
         if self.plan.relation != "add-remove":
-            return sum(costs[1:], start=costs[0])
+            return reduce(Cost.beside, costs)
         branches = dict.fromkeys(branch for cost in costs for branch in cost.branches)
         return Cost(tuple(branches), self.plan.unit, self.plan.relation)
 
@@ -95,6 +96,7 @@ class Dataset:
     records: int
     digest: str
     order: int | None = None
+    """What an earlier version fixed by the first plan; see `admission`."""
 
 
 @dataclass(slots=True)
@@ -125,7 +127,24 @@ class Balances:
 
     def standing(self, dataset: str) -> list[Cost]:
         """What runs hold of a data set's budget."""
-        return [run.held for run in self.runs_on(dataset) if not run.held.is_zero]
+        return [held for _, held in self._holders(dataset)]
+
+    def declared(self, dataset: str) -> Cost | None:
+        """The plan that was admitted by its PLD epsilon, if all that stands was admitted beside it."""
+        rules = [(run.rule, held) for run, held in self._holders(dataset)]
+        plans = [held for rule, held in rules if rule == "pld"]
+        return plans[0] if len(plans) == 1 and all(rule in ("pld", "beside") for rule, _ in rules) else None
+
+    def _holders(self, dataset: str) -> list[tuple[Run, Cost]]:
+        """The runs that hold something. A plan admitted by its PLD epsilon holds all of it if others were admitted
+        beside it and hold something, even when nothing came of it."""
+        runs, kept, latest = self.runs_on(dataset), None, None
+        for run in runs:
+            latest = run if run.rule == "pld" else latest
+            if run.rule == "beside" and not run.held.is_zero:
+                kept = latest
+        held = [(run, run.plan if run is kept else run.held) for run in runs]
+        return [(run, cost) for run, cost in held if not cost.is_zero]
 
     def run(self, name: str, dataset: str) -> Run | None:
         """A run's reservation on a data set, or on one that has become a part of it."""
@@ -137,23 +156,22 @@ class Balances:
         return [charge for charge in self.charges.values() if self.resolve(charge.dataset) == dataset]
 
     def spent(self, dataset: str) -> tuple[Cost, ...]:
-        """The charges on a data set, added up where they add: one sum for each unit and relation."""
+        """The charges on a data set, added up where they add: one sum for each unit and relation. A record may lie in
+        another branch of each run, so runs add by `beside`."""
         sums: dict[tuple[str, str], Cost] = {}
         for run in self.runs_on(dataset):
             key, cost = (run.charged.unit, run.charged.relation), run.charged
             if cost.is_zero:
                 continue
             old = sums.get(key)
-            if old is not None and len({1, len(old.branches), len(cost.branches)}) > 2:
-                old, cost = old.sequential(), cost.sequential()
-            sums[key] = cost if old is None else old + cost
+            sums[key] = cost if old is None else old.beside(cost)
         return tuple(sums.values())
 
     def status(self, dataset: Dataset) -> DatasetStatus:
         runs, charges, used = self.runs_on(dataset.id), self.charges_on(dataset.id), None
-        if dataset.cap is not None and dataset.order is not None:
-            held = admission.total(self.standing(dataset.id))[dataset.order]
-            used = held / max(1, admission.budget(dataset.cap, dataset.order))
+        if dataset.cap is not None:
+            standing, declared = self.standing(dataset.id), self.declared(dataset.id)
+            used = admission.used(dataset.cap, order=dataset.order, standing=standing, declared=declared)
         return DatasetStatus(
             dataset=dataset.id,
             names=tuple(dataset.names),
@@ -208,7 +226,9 @@ class Balances:
     def _apply_records(self, body: Mapping[str, Any]) -> None:
         target = self.datasets[body["dataset"]]
         target.records, target.digest = body["records"], body["digest"]
-        target.cap = admission.cap_from_json(body["cap"])
+        cap = admission.cap_from_json(body["cap"])
+        if cap != target.cap:
+            target.cap, target.order = cap, None
         for other in body["absorbs"]:
             self.absorbed[other] = target.id
             for name in self.datasets.pop(other).names:

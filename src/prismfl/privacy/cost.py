@@ -21,6 +21,9 @@ Relation = Literal["add-remove", "replace-one"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
+_MOST_TIMES = 10**18
+_MOST_PAIRS = 16
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class Mechanism:
@@ -144,11 +147,18 @@ class Cost:
 
     __rmul__ = __mul__
 
-    def sequential(self) -> Cost:
-        """The same with all branches on the same data, one after the other: an upper bound that always adds."""
-        if not self.private:
-            return self
-        return Cost((tuple(item for branch in self.branches for item in branch),), self.unit, self.relation)
+    def beside(self, other: Cost) -> Cost:
+        """The sum with a cost of another run. `+` adds branch k to branch k, which is right where a record lies in the
+        same branch of both, as in the rounds of one run. Two runs may have different classes: here a record may lie in
+        any pair of branches, so there is a branch for each pair that no other covers."""
+        _same_terms(self, other)
+        if not (self.private and other.private):
+            return Cost.non_private(self.unit, self.relation)
+        mine, theirs = (_outermost(cost.branches) for cost in (self, other))
+        if len(mine) * len(theirs) > _MOST_PAIRS:
+            mine, theirs = (_around(mine),), (_around(theirs),)
+        pairs = tuple(dict.fromkeys(_canonical(a + b) for a in mine for b in theirs))
+        return Cost(_outermost(pairs), self.unit, self.relation)
 
     def covers(self, other: Cost) -> bool:
         """Whether `other` is a part of this cost, mechanism by mechanism and branch by branch."""
@@ -216,7 +226,42 @@ def _canonical(branch: Sequence[tuple[Mechanism, int]]) -> Branch:
         if times < 0:
             raise UserError(f"Expected times >= 0, got {times}.")
         counts[mechanism] += times
+        if counts[mechanism] > _MOST_TIMES:
+            raise UserError(f"Expected a mechanism at most {_MOST_TIMES:.0e} times, got more.")
     return tuple(sorted((mechanism, n) for mechanism, n in counts.items() if n))
+
+
+def _outermost(branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+    """The branches that no other one covers."""
+    kept: list[Branch] = []
+    for branch in branches:
+        if not any(_covers(other, branch) for other in kept):
+            kept = [other for other in kept if not _covers(branch, other)] + [branch]
+    return tuple(kept)
+
+
+def _around(branches: tuple[Branch, ...]) -> Branch:
+    """One branch that covers all of them."""
+    most: Counter[Mechanism] = Counter()
+    for branch in branches:
+        most |= Counter(dict(branch))
+    return tuple(sorted(most.items()))
+
+
+def _covers(big: Branch, small: Branch) -> bool:
+    """Whether each use in `small` can be set against one in `big` of the same kind with no more noise and no lower
+    rate, which tells at least as much: more noise can be added afterwards, and a lower rate is a mixture with nothing.
+    May miss a way to pair them."""
+    left = dict(big)
+    for mechanism, times in small:
+        for other in [m for m in left if m.kind == mechanism.kind]:
+            if other.noise <= mechanism.noise and other.rate >= mechanism.rate:
+                taken = min(times, left[other])
+                left[other] -= taken
+                times -= taken
+        if times:
+            return False
+    return True
 
 
 def _same_terms(a: Cost, b: Cost) -> None:

@@ -8,8 +8,8 @@ them where only the site's operator can write, and back them up together.
 A run goes: `reserve` its whole plan; then for each release `charge` before a record is touched, and one transaction
 (`fill`) that writes the payload and what the site remembers of it; only then the payload is sent; `confirm` when it
 has arrived; `close` at the end. A resend is the same bytes and free. There are no refunds: what fails after its charge
-stays charged and leaves nothing. A release that is held for a person counts for later rounds only once it is approved. Which
-plans a cap admits is in `admission`.
+stays charged and leaves nothing. A release that is held for a person counts for later rounds only once it is approved.
+Which plans a cap admits is in `admission`.
 """
 
 from __future__ import annotations
@@ -349,13 +349,17 @@ class Ledger:
     # Inside
 
     def _admit(self, run: str, target: Dataset, plan: Cost) -> tuple[Rule, int | None]:
-        standing = self._state.standing(target.id)
-        return admission.admit(run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing)
+        standing, declared = self._state.standing(target.id), self._state.declared(target.id)
+        return admission.admit(
+            run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing, declared=declared
+        )
 
     def _still_within_cap(self, run: str, target: Dataset) -> None:
         """Data that turned out to be one data set after their runs were admitted may be over its cap together."""
-        standing = self._state.standing(target.id)
-        if target.cap is not None and not admission.holds(target.cap, order=target.order, standing=standing):
+        joined = len({known.dataset for known in self._state.runs_on(target.id)}) > 1
+        if not joined or target.cap is None:
+            return
+        if not admission.holds(target.cap, order=target.order, standing=self._state.standing(target.id)):
             raise BudgetError(
                 f"Refused: run {run!r} was admitted on data that is part of data set {target.id} now, whose runs "
                 f"together are over its cap of {target.cap.describe()}."
