@@ -17,6 +17,7 @@ from prismfl.data import Dataset
 from prismfl.experiment import find_method, read_data, split_records, task_of
 from prismfl.method import Settings, Site, State
 from prismfl.methods.fedem import batch_rows
+from prismfl.rng import RecordDraws
 from prismfl.rounds import Job, Memory
 from prismfl.transcript import RunDirectory
 
@@ -28,8 +29,8 @@ class WatchedRecords(PrivateRecords):
         super().__init__(records, **settings)
         self.used: list[Records] = []
 
-    def _sample(self, rate: float) -> Records:
-        sample = super()._sample(rate)
+    def _sample(self, rate: float, draws: RecordDraws) -> Records:
+        sample = super()._sample(rate, draws)
         self.used.append(sample)
         return sample
 
