@@ -115,8 +115,9 @@ def shift_of(z: torch.Tensor, shape: tuple[int, ...], cfg: Perturbing) -> torch.
         return z.new_zeros(shape)
     if cfg.norm == "linf":
         return torch.erf(z.reshape(shape) / math.sqrt(2.0)) * cfg.rho_max * PIXEL
-    length: torch.Tensor = torch.special.ndtr(z[0]) * cfg.rho_max * PIXEL
-    return (z[1:] / torch.linalg.vector_norm(z[1:]) * length).reshape(shape)
+    length = torch.special.ndtr(z[0]) * cfg.rho_max * PIXEL
+    shift: torch.Tensor = z[1:] / torch.linalg.vector_norm(z[1:]) * length
+    return shift.reshape(shape)
 
 
 def normals_of(shape: tuple[int, ...], cfg: Perturbing) -> int:
