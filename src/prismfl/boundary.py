@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 
@@ -62,26 +61,31 @@ class Meter:
 
 @dataclass(frozen=True)
 class Records:
-    """Raw records of a site; `unit` numbers the person (or other unit) each record belongs to."""
+    """Raw records of a site; `unit` numbers the person (or other unit) each record belongs to.
+
+    `named` keeps the records' identities once they were asked for; who makes the same records again may share it.
+    """
 
     x: torch.Tensor = field(repr=False)
     y: torch.Tensor = field(repr=False)
     unit: torch.Tensor | None = field(default=None, repr=False)
+    named: list[Identities] = field(default_factory=list, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.x)
 
-    @cached_property
+    @property
     def identities(self) -> Identities:
         """What a record's own random numbers follow from: its content (and unit), never its place."""
-        parts = [self.y, self.x] if self.unit is None else [self.unit, self.y, self.x]
-        return identities(*(part.cpu().numpy() for part in parts))
+        if not self.named:
+            parts = [self.y, self.x] if self.unit is None else [self.unit, self.y, self.x]
+            self.named.append(identities(*(part.cpu().numpy() for part in parts)))
+        return self.named[0]
 
     def take(self, rows: torch.Tensor) -> Records:
-        taken = Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows])
-        if "identities" in vars(self):  # a record keeps its name: among fewer, equal ones would be numbered anew
-            vars(taken)["identities"] = self.identities[rows.cpu().numpy()]
-        return taken
+        # A record keeps its name: among fewer, equal ones would be numbered anew.
+        named = [names[rows.cpu().numpy()] for names in self.named]
+        return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows], named)
 
 
 class PrivateRecords:

@@ -33,7 +33,7 @@ from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
-from prismfl.rng import Key
+from prismfl.rng import Identities, Key
 from prismfl.rounds import Host, Hub, Job, Memory, initial_state
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
@@ -397,9 +397,10 @@ def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch
 def _records(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
+    named: list[Identities] = []  # the same records in every round: named once
 
     def take() -> Records:
-        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index])
+        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
 
     return take
 
