@@ -36,7 +36,7 @@ SHAPE = Shape((1, 28, 28), CLASSES, 16)
 SIDES = ("sgd", "prismfl", "opacus-hooks")
 
 
-def setting() -> tuple[Any, Learner, torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]:
+def setting() -> tuple[Any, Learner, torch.Tensor, torch.Tensor, torch.Tensor]:
     module, learner = diffusion.fresh(SHAPE, Key.seed(0))
     with torch.no_grad():
         module.out.weight.normal_(std=0.05, generator=Key.seed(1).torch())  # a zero last layer would hide all others
@@ -47,13 +47,14 @@ def setting() -> tuple[Any, Learner, torch.Tensor, torch.Tensor, tuple[torch.Ten
         learner,
         x,
         torch.arange(BATCH) % CLASSES,
-        diffusion.draws(SHAPE.image, 1, Key.seed(3).torch(), BATCH),
+        torch.randn(BATCH, diffusion.normals(SHAPE.image, 1), generator=Key.seed(3).torch()),
     )
 
 
 def batch_loss(module: Any) -> torch.Tensor:
     """The mean misfit of the batch with the module called as it is, which is what hooks need."""
-    _, _, x, y, (sigma, noise) = setting()
+    _, _, x, y, z = setting()
+    sigma, noise = diffusion.noise_draws(z, SHAPE.image)
     picture, wide = 2.0 * x - 1.0, sigma[:, :1, None, None]
     noisy = picture + wide * noise[:, 0]
     total = (wide.square() + SIGMA_DATA**2).sqrt()
@@ -75,13 +76,13 @@ def sgd() -> Callable[[], object]:
 
 
 def ours() -> Callable[[], object]:
-    module, learner, x, y, drawn = setting()
+    module, learner, x, y, z = setting()
     door = PrivateRecords(Records(x, y), declared=BATCH, classes=CLASSES, noise=Key.seed(0).noise())
     params, loss = learner.params, diffusion.record_misfit(module, CLASSES)
 
     def one() -> None:
         nonlocal params
-        noisy = door.noisy_gradient(loss, params, batch=BATCH, clip=CLIP, sigma=SIGMA, extra=lambda g, n: drawn)
+        noisy = door.noisy_gradient(loss, params, batch=BATCH, clip=CLIP, sigma=SIGMA, normals=z.shape[1])
         params = step(params, noisy, LR)
 
     return one
@@ -120,10 +121,8 @@ def difference() -> float:
     batch_loss(module).backward()  # type: ignore[no-untyped-call]
     optimizer.pre_step()
     theirs = torch.cat([p.grad.flatten() for p in module.parameters()])
-    module, learner, x, y, drawn = setting()
-    sums = clipped_gradient_sum(
-        diffusion.record_misfit(module, CLASSES), learner.params, batch=(x, y, *drawn), clip=CLIP
-    )
+    module, learner, x, y, z = setting()
+    sums = clipped_gradient_sum(diffusion.record_misfit(module, CLASSES), learner.params, batch=(x, y, z), clip=CLIP)
     mine = torch.cat([g.flatten() for g in sums.values()]) / BATCH
     return float((mine - theirs).norm() / theirs.norm())
 

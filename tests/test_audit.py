@@ -83,11 +83,11 @@ def test_mu_of_a_mechanism_without_noise_is_infinite() -> None:
 
 def test_every_mechanism_has_the_mu_it_claims() -> None:
     steps = audit_steps(repeats=250)
-    assert len(steps) == 5
+    assert len(steps) == 6
     assert all(step.passed for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["dp-fedavg", "dp-fedavg-client", "3dgl", "prism-head"])
+@pytest.mark.parametrize("name", ["dp-fedavg", "dp-fedavg-client", "3dgl", "fedem-dp", "prism-head"])
 def test_one_run_audit_end_to_end(name: str) -> None:
     """Below the claim with noise; caught without it. The control of 200 canaries can reach 4.2 at most."""
     found = audit_method(METHODS[name], canaries=200)

@@ -34,6 +34,10 @@ def mean_pixel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x.flatten(1)
 
 
+JITTERED = Loss(CLASSIFIER.module, lambda output, y, z: cross_entropy_of_one(output + 3.0 * z, y))
+"""A loss that looks at the answer for a record through noise of the record's own."""
+
+
 def ask_everything(door: PrivateRecords) -> None:
     """Each mechanism of the door once."""
     door.noisy_sum(mean_pixel, bound=1.0, sigma=2.0)
@@ -41,6 +45,7 @@ def ask_everything(door: PrivateRecords) -> None:
     door.noisy_histogram(sigma=1.5)
     door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=10, clip=0.2, sigma=1.1)
     door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
+    door.noisy_gradient(JITTERED, PARAMS, batch=40, clip=0.2, sigma=1.2, normals=3)
 
 
 class Spy:
@@ -70,8 +75,12 @@ def neighbours() -> list[tuple[str, Records, Records]]:
     base = some_records(41)
     rare = Records(base.x, torch.where(torch.arange(41) == 40, 2, 0))
     wild = Records(torch.cat([base.x[:40], torch.full((1, 1, 8, 8), 1e6)]), base.y)
+    twice = Records(base.x[torch.arange(41) % 20], base.y[torch.arange(41) % 20])
     return [
         ("last record removed", base, base.take(torch.arange(40))),
+        ("first record removed", base, base.take(torch.arange(1, 41))),
+        ("middle record removed", base, base.take(torch.tensor([i for i in range(41) if i != 20]))),
+        ("first of three equal ones removed", twice, twice.take(torch.arange(1, 41))),
         ("only record of its class removed", rare, rare.take(torch.arange(40))),
         ("outlier removed", wild, wild.take(torch.arange(40))),
         ("one record or none", some_records(1), some_records(1).take(torch.arange(0))),
@@ -90,11 +99,32 @@ def test_record_play(monkeypatch: pytest.MonkeyPatch, what: str, one: Records, o
         assert float((left - right).norm()) <= bound * (1 + 1e-5)
 
 
+def jitter(door: PrivateRecords) -> torch.Tensor:
+    """An answer that is (almost) the sum of the numbers that the door drew for its records."""
+    loss = Loss(nn.Linear(64, 1), lambda output, y, z: (output[0] * z.sum()).sum())
+    params = {"weight": torch.zeros(1, 64), "bias": torch.zeros(1)}
+    return door.noisy_gradient(loss, params, batch=40, clip=1e6, sigma=1e-9, normals=7)["bias"] * 40
+
+
+def test_a_records_numbers_are_the_sites_secret_and_its_own() -> None:
+    """Other entropy, other numbers; with the same, each record has the same ones whoever else is there."""
+    base = Records(some_records(12).x.flatten(1), torch.arange(12) % 3)
+    whole = float(jitter(open_door(base)))
+    parts = [float(jitter(open_door(base.take(torch.tensor([i]))))) for i in range(12)]
+    assert whole == pytest.approx(sum(parts), abs=1e-3)
+    assert len({round(p, 3) for p in parts}) == 12
+    assert whole != pytest.approx(float(jitter(open_door(base, seed=1))), abs=1e-2)
+    secret = [PrivateRecords(base, declared=40, classes=3, noise=Key.from_os().noise()) for _ in range(2)]
+    assert float(jitter(secret[0])) != pytest.approx(float(jitter(secret[1])), abs=1e-2)
+    door = open_door(base)
+    assert float(jitter(door)) != pytest.approx(float(jitter(door)), abs=1e-2), "the same numbers in two steps"
+
+
 def test_every_answer_is_charged() -> None:
     door = open_door(some_records(30))
     ask_everything(door)
     expected = Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
-    expected = expected + Cost.gaussian(2.5)
+    expected = expected + Cost.gaussian(2.5) + Cost.gaussian(1.2)
     assert door.meter.cost == expected
 
 
@@ -224,12 +254,14 @@ def test_a_patient_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
         door.noisy_histogram(sigma=1.0)
         door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
         door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=40, clip=0.3, sigma=1.0)
+        door.noisy_gradient(JITTERED, PARAMS, batch=25, clip=0.3, sigma=1.0, normals=3)
 
-    keep = torch.arange(20)  # patient 0 stays, 1 and 2 leave one after the other
+    keep = torch.arange(20)  # patient 0 stays, 1 and 2 leave one after the other; then 0 alone
     a = spy.play(script, open_door(records, unit="patient_id"))
     b = spy.play(script, open_door(records.take(torch.arange(25)), unit="patient_id"))
     c = spy.play(script, open_door(records.take(keep), unit="patient_id"))
-    for one, other in ((a, b), (b, c)):
+    d = spy.play(script, open_door(records.take(torch.arange(20, 30)), unit="patient_id"))
+    for one, other in ((a, b), (b, c), (a, d)):
         for (left, bound, _, _), (right, _, _, _) in zip(one, other):
             assert float((left - right).norm()) <= bound * (1 + 1e-5)
     assert float(a[0][0].sum()) == pytest.approx(3.0, rel=1e-5)

@@ -17,7 +17,7 @@ from prismfl.audit.two_worlds import audit_two_worlds
 from prismfl.methods import METHODS
 
 HERE = Path(__file__).parent
-WORLDS = ("dp-fedavg",)
+WORLDS = ("dp-fedavg", "fedem-dp")
 
 
 def main() -> None:

@@ -18,12 +18,11 @@ from prismfl.payloads import Items, Payload, decode, encode
 from prismfl.privacy import mechanisms
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.secure_sum import Rules, noisy_steps
-from prismfl.rng import Key, NoiseStream
+from prismfl.rng import Identities, NoiseStream, RecordDraws, identities
 
 CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
 CHUNK = 500
 Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Extra = Callable[[torch.Generator, int], tuple[torch.Tensor, ...]]
 
 
 def refuse_cross_record_layers(module: torch.nn.Module) -> None:
@@ -63,17 +62,31 @@ class Meter:
 
 @dataclass(frozen=True)
 class Records:
-    """Raw records of a site; `unit` numbers the person (or other unit) each record belongs to."""
+    """Raw records of a site; `unit` numbers the person (or other unit) each record belongs to.
+
+    `named` keeps the records' identities once they were asked for; who makes the same records again may share it.
+    """
 
     x: torch.Tensor = field(repr=False)
     y: torch.Tensor = field(repr=False)
     unit: torch.Tensor | None = field(default=None, repr=False)
+    named: list[Identities] = field(default_factory=list, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def identities(self) -> Identities:
+        """What a record's own random numbers follow from: its content (and unit), never its place."""
+        if not self.named:
+            parts = [self.y, self.x] if self.unit is None else [self.unit, self.y, self.x]
+            self.named.append(identities(*(part.cpu().numpy() for part in parts)))
+        return self.named[0]
+
     def take(self, rows: torch.Tensor) -> Records:
-        return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows])
+        # A record keeps its name: among fewer, equal ones would be numbered anew.
+        named = [names[rows.cpu().numpy()] for names in self.named]
+        return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows], named)
 
 
 class PrivateRecords:
@@ -107,7 +120,7 @@ class PrivateRecords:
         self.noise_source = noise.source
         self.meter = Meter(Cost.zero(unit=unit, relation=relation))
         self._noise = noise
-        self._records = records if unit != "record" else Records(records.x, records.y)
+        self._records = records if unit != "record" or records.unit is None else Records(records.x, records.y)
         if self._records.unit is not None:
             order = torch.argsort(self._records.unit, stable=True)
             self._records = self._records.take(order)
@@ -123,7 +136,7 @@ class PrivateRecords:
     ) -> torch.Tensor:
         """Sum over units of the clipped rows `rows(x, y)`, plus noise: one release of L2 sensitivity `bound`."""
         rate = 1.0 if batch is None else self.rate(batch)
-        sample = self._sample(rate)
+        sample = self._sample(rate, self._draws())
         total = self._clipped_sum(rows, sample, bound=bound, kind=kind)
         answer = self._with_noise(total, bound=bound, sigma=sigma, kind=kind)
         self._charge(sigma, rate=rate, kind=kind)
@@ -169,22 +182,22 @@ class PrivateRecords:
         batch: float,
         clip: float,
         sigma: float,
-        extra: Extra | None = None,
-        key: Key | None = None,
+        normals: int = 0,
         kind: str = "gaussian",
     ) -> dict[str, torch.Tensor]:
         """One DP-SGD step's gradient: Poisson sample, clip each unit, sum, add noise, divide by the *expected* batch.
 
-        `extra(generator, n)` makes further per-record inputs of the loss (noise draws, augmentation parameters) from
-        `key`, a generator of its own.
+        With `normals`, the loss of a record has one more input: so many standard normal numbers of the record's own.
+        They are the site's secret like the sample and the noise, and a method cannot hand in others.
         """
         refuse_cross_record_layers(loss.module)
         self._refuse_shared("a gradient")
         rate = self.rate(batch)
-        sample = self._sample(rate)
+        draws = self._draws()
+        sample = self._sample(rate, draws)
         inputs: tuple[torch.Tensor, ...] = (sample.x.to(self.device), sample.y.to(self.device))
-        if extra is not None and len(sample):
-            inputs += extra((key or Key.seed(0)).torch(self.device), len(sample))
+        if normals:
+            inputs += (draws.normal(sample.identities, normals).to(self.device),)
         sums = mechanisms.clipped_gradient_sum(loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind)
         names = list(params)
         flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])
@@ -259,13 +272,19 @@ class PrivateRecords:
         make = Cost.gaussian if kind == "gaussian" else Cost.laplace
         self.meter.add(make(sigma, rate=rate, times=times, unit=self.unit, relation=self.relation))
 
-    def _sample(self, rate: float) -> Records:
+    def _draws(self) -> RecordDraws:
+        """The records' own random numbers for one question."""
+        return self._noise.by_record()
+
+    def _sample(self, rate: float, draws: RecordDraws) -> Records:
+        if rate == 1.0:
+            return self._records
         unit = self._records.unit
         if unit is None:
-            return self._records.take(mechanisms.poisson_indices(len(self._records), rate=rate, stream=self._noise))
+            return self._records.take(mechanisms.poisson_indices(self._records.identities, rate=rate, draws=draws))
         ids, inverse = torch.unique_consecutive(unit, return_inverse=True)
         chosen = torch.zeros(len(ids), dtype=torch.bool)
-        chosen[mechanisms.poisson_indices(len(ids), rate=rate, stream=self._noise)] = True
+        chosen[mechanisms.poisson_indices(identities(ids.cpu().numpy()), rate=rate, draws=draws)] = True
         return self._records.take(torch.nonzero(chosen[inverse]).flatten())
 
     def _shares(self) -> torch.Tensor:

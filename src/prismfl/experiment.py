@@ -35,7 +35,7 @@ from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import LEDGER_FILE, ledger_path
 from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
-from prismfl.rng import DEPLOYMENT, NO_PROTECTION, SIMULATION, Key
+from prismfl.rng import DEPLOYMENT, NO_PROTECTION, SIMULATION, Identities, Key
 from prismfl.rounds import Host, Hub, Job, initial_state
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
@@ -509,9 +509,10 @@ def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch
 def _records(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
+    named: list[Identities] = []  # the same records in every round: named once
 
     def take() -> Records:
-        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index])
+        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
 
     return take
 

@@ -8,20 +8,21 @@ import torch
 from prismfl.boundary import Records
 from prismfl.privacy import mechanisms
 
-CASES = ["last record", "only record of a class", "a class that stays empty"]
+CASES = ["first record", "middle record", "last record", "only record of a class", "a class that stays empty"]
 Seen = list[tuple[torch.Tensor, float, float]]  # what was summed, its bound, the noise
 
 
 def neighbours(case: str, records: Records) -> tuple[Records, Records]:
-    """`records`, made into the case, with and without the last one."""
-    last = torch.arange(len(records)) == len(records) - 1
+    """`records`, made into the case, with and without the one that it names (the last, if it names none)."""
+    row = {"first record": 0, "middle record": len(records) // 2}.get(case, len(records) - 1)
+    gone = torch.arange(len(records)) == row
     if case == "only record of a class":
-        records = Records(records.x, torch.where(last, 2, 0))
+        records = Records(records.x, torch.where(gone, 2, 0))
     if case == "a class that stays empty":
         records = Records(records.x, records.y % 2)
     if case == "not finite":
-        records = Records(torch.where(last[:, None, None, None], torch.nan, records.x), records.y)
-    return records, records.take(torch.nonzero(~last).flatten())
+        records = Records(torch.where(gone[:, None, None, None], torch.nan, records.x), records.y)
+    return records, records.take(torch.nonzero(~gone).flatten())
 
 
 def watch_noise(monkeypatch: pytest.MonkeyPatch) -> Seen:

@@ -111,9 +111,10 @@ def test_noise_draws_are_averaged_inside_the_record_gradient() -> None:
     with torch.no_grad():
         params = {k: p + 0.05 * torch.randn(p.shape, generator=Key.seed(1).torch()) for k, p in learner.params.items()}
     loss, records = diffusion.record_misfit(module, 3), some_records(3, seed=0)
-    sigma, noise = diffusion.draws((1, 8, 8), 4, Key.seed(2).torch(), 3)
+    z = torch.randn(3, diffusion.normals((1, 8, 8), 4), generator=Key.seed(2).torch())
+    sigma, noise = diffusion.noise_draws(z, (1, 8, 8))
     clip = 0.01
-    found = mechanisms.clipped_gradient_sum(loss, params, batch=(records.x, records.y, sigma, noise), clip=clip)
+    found = mechanisms.clipped_gradient_sum(loss, params, batch=(records.x, records.y, z), clip=clip)
     total = torch.zeros(sum(p.numel() for p in params.values()))
     for i in range(3):
         singles = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -12,9 +13,10 @@ from torch import nn
 from prismfl.boundary import Loss
 from prismfl.models.classifier import build, cross_entropy_of_one
 from prismfl.privacy import mechanisms as m
-from prismfl.rng import Key
+from prismfl.rng import Key, identities
 from tests.statistics import accepts
 
+NAMES = identities(np.arange(5))
 Small = tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 
 
@@ -96,12 +98,16 @@ def poisson_p_value(sizes: list[int], n: int, rate: float) -> float:
     return float(2 * min(stats.chi2.cdf(statistic, len(sizes)), stats.chi2.sf(statistic, len(sizes))))
 
 
-def test_sampling_is_poisson_and_shuffled_batches_fail_the_same_test() -> None:
+@pytest.mark.parametrize("equal", [False, True], ids=["all different", "all equal"])
+def test_sampling_is_poisson_and_shuffled_batches_fail_the_same_test(equal: bool) -> None:
     n, rate, rounds = 400, 0.1, 600
+    units = identities(np.zeros(n, dtype=np.int64) if equal else np.arange(n))
 
     def poisson(seed: int) -> float:
-        stream = Key.seed(seed).noise()
-        return poisson_p_value([len(m.poisson_indices(n, rate=rate, stream=stream)) for _ in range(rounds)], n, rate)
+        stream, sizes = Key.seed(seed).noise(), []
+        for _ in range(rounds):
+            sizes.append(len(m.poisson_indices(units, rate=rate, draws=stream.by_record())))
+        return poisson_p_value(sizes, n, rate)
 
     def fixed(seed: int) -> float:
         return poisson_p_value([int(n * rate)] * rounds, n, rate)
@@ -111,9 +117,9 @@ def test_sampling_is_poisson_and_shuffled_batches_fail_the_same_test() -> None:
 
 
 def test_every_record_is_drawn_equally_often() -> None:
-    stream, counts = Key.seed(3).noise(), torch.zeros(200)
+    stream, counts, units = Key.seed(3).noise(), torch.zeros(200), identities(np.arange(200))
     for _ in range(1000):
-        counts[m.poisson_indices(200, rate=0.2, stream=stream)] += 1
+        counts[m.poisson_indices(units, rate=0.2, draws=stream.by_record())] += 1
     assert stats.chisquare(counts.numpy() / counts.sum().item() * 40_000, [200.0] * 200).pvalue > 1e-4
 
 
@@ -198,7 +204,7 @@ def test_a_unit_counts_once_however_many_records_it_has() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: m.poisson_indices(5, rate=0.0, stream=Key.seed(0).noise()), "rate"),
+        (lambda: m.poisson_indices(NAMES, rate=0.0, draws=Key.seed(0).noise().by_record()), "rate"),
         (lambda: m.clip_rows(torch.ones(1, 2), 0.0), "bound"),
         (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=-1.0, stream=Key.seed(0).noise()), "sigma"),
         (lambda: m.add_noise(torch.zeros(2), bound=1.0, sigma=math.nan, stream=Key.seed(0).noise()), "sigma"),

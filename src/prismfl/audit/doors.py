@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.boundary import Extra, Loss, PrivateRecords, PrivateSum, Records, Rows
+from prismfl.boundary import Loss, PrivateRecords, PrivateSum, Records, Rows
 from prismfl.payloads import Items
 from prismfl.privacy import mechanisms
-from prismfl.rng import Key, NoiseStream
+from prismfl.rng import Key, NoiseStream, RecordDraws
 
 MOST_NUMBERS = 16_384  # coordinates of an answer that the attacker looks at: enough, and bounded in memory
 CHUNK = 64
@@ -96,6 +96,10 @@ class WatchedRecords(PrivateRecords):
     def _canaries(self) -> Records:
         return self.watcher.canaries.take(self.rows)
 
+    def _draws(self) -> RecordDraws:
+        self.drawn = super()._draws()
+        return self.drawn
+
     def noisy_sum(
         self, rows: Rows, *, bound: float, sigma: float, batch: float | None = None, kind: str = "gaussian"
     ) -> torch.Tensor:
@@ -139,17 +143,15 @@ class WatchedRecords(PrivateRecords):
         batch: float,
         clip: float,
         sigma: float,
-        extra: Extra | None = None,
-        key: Key | None = None,
+        normals: int = 0,
         kind: str = "gaussian",
     ) -> dict[str, torch.Tensor]:
-        shared = None if extra is None else _shared(extra)
-        answer = super().noisy_gradient(
-            loss, params, batch=batch, clip=clip, sigma=sigma, extra=shared, key=key, kind=kind
-        )
-        rate = self.rate(batch)
-        own, extras = self._canaries, () if shared is None else shared((key or Key.seed(0)).torch(), len(self.rows))
-        parts = record_gradients(loss, params, (own.x, own.y, *extras), clip=clip, kind=kind)
+        answer = super().noisy_gradient(loss, params, batch=batch, clip=clip, sigma=sigma, normals=normals, kind=kind)
+        rate, own = self.rate(batch), self._canaries
+        inputs: tuple[torch.Tensor, ...] = (own.x, own.y)
+        if normals:  # the very numbers that the door drew for it: the attacker is told them
+            inputs += (self.drawn.normal(own.identities, normals),)
+        parts = record_gradients(loss, params, inputs, clip=clip, kind=kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
         self.watcher.note(
             parts,
@@ -242,12 +244,3 @@ def _looked_at(size: int) -> torch.Tensor:
 
 def _size(params: mechanisms.Params) -> int:
     return sum(p.numel() for p in params.values())
-
-
-def _shared(extra: Extra) -> Extra:
-    """The same extra inputs for every record: public, so that a canary's part does not depend on its place."""
-
-    def same(generator: torch.Generator, n: int) -> tuple[torch.Tensor, ...]:
-        return tuple(part.expand(n, *part.shape[1:]) for part in extra(generator, 1))
-
-    return same

@@ -1,12 +1,14 @@
 """The step audit: every mechanism of the doors, asked thousands of times in two worlds that differ in one unit.
 
 The answers are projected on what that unit adds; their distance in standard deviations is mu. The claim is 1 / sigma.
+The attacker knows everything but the noise: the other units, their random numbers, and the place of the one in doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,10 @@ SIGMA = 0.5
 SHORTFALL = 0.95
 """How much of the claimed mu must be reached: a mechanism that adds more noise than it says is wrong as well."""
 
-Answer = Callable[[bool, NoiseStream], torch.Tensor]  # (is the unit there, noise) -> the answer
+DRAWN = "noisy_gradient with draws"  # what a unit adds is another vector in every step
+PLACES = (0, 2, 5)
+"""Where the unit stands among the others, in turn: first, in the middle, last."""
+Answer = Callable[[bool, NoiseStream, int], torch.Tensor]  # (is the unit there, noise, its place) -> the answer
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,19 @@ def audit_steps(*, repeats: int = REPEATS, seed: int = 0, only: str | None = Non
 
 def audit_step(name: str, ask: Answer, *, repeats: int, seed: int, sigma: float = SIGMA) -> Step:
     key = Key.seed(seed).child("step", name)
-    quiet = _Silence(key)
-    direction = ask(True, quiet) - ask(False, quiet)
-    direction = direction / direction.norm().clamp(min=1e-12)
+
+    @lru_cache(maxsize=len(PLACES))
+    def known(entropy: Key, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+        without, whole = (ask(world, _Silence(entropy), place) for world in (False, True))
+        return without, (whole - without) / (whole - without).norm().clamp(min=1e-12)
+
+    def score(there: bool, i: int) -> float:
+        entropy, place = key.child(int(there), i), PLACES[i % len(PLACES)]
+        without, direction = known(entropy if name == DRAWN else key, place)
+        return float((ask(there, entropy.noise(), place) - without) @ direction)
 
     def sample(there: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-        answers = [float(ask(there, key.child(int(there), i).noise()) @ direction) for i in range(repeats)]
-        return np.asarray(answers)
+        return np.asarray([score(there, i) for i in range(repeats)])
 
     low, high = mu_interval(sample(True), sample(False))
     claimed = 1.0 / sigma
@@ -73,35 +84,50 @@ class _Silence(NoiseStream):
         return torch.zeros(count, dtype=torch.float64)
 
 
-def _world(there: bool) -> Records:
-    """A few ordinary records, and one that is loud."""
+def _world(there: bool, place: int) -> Records:
+    """A few ordinary records, and among them one that is loud."""
     generator = Key.seed(3).torch()
     x, y = torch.rand(6, 1, 4, 4, generator=generator), torch.arange(6) % 3
     x[-1] = 50.0 * torch.randn(1, 4, 4, generator=generator)
-    return Records(x, y) if there else Records(x[:-1], y[:-1])
+    order = list(range(5))
+    if there:
+        order.insert(place, 5)
+    return Records(x, y).take(torch.tensor(order))
 
 
-def _door(there: bool, noise: NoiseStream) -> PrivateRecords:
-    return PrivateRecords(_world(there), declared=6, classes=3, noise=noise)
+def _door(there: bool, noise: NoiseStream, place: int) -> PrivateRecords:
+    return PrivateRecords(_world(there, place), declared=6, classes=3, noise=noise)
 
 
 def _sum() -> Answer:
-    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
-        return _door(there, noise).noisy_sum(lambda x, y: x.flatten(1), bound=1.0, sigma=SIGMA).double()
+    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
+        return _door(there, noise, place).noisy_sum(lambda x, y: x.flatten(1), bound=1.0, sigma=SIGMA).double()
 
     return ask
 
 
 def _histogram() -> Answer:
-    return lambda there, noise: _door(there, noise).noisy_histogram(sigma=SIGMA).double()
+    return lambda there, noise, place: _door(there, noise, place).noisy_histogram(sigma=SIGMA).double()
 
 
 def _gradient() -> Answer:
     classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
     loss: Loss = classifier.record_loss
 
-    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
-        got = _door(there, noise).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA)
+    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
+        got = _door(there, noise, place).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA)
+        return torch.cat([got[k].flatten() for k in params]).double()
+
+    return ask
+
+
+def _drawn_gradient() -> Answer:
+    """A loss with random numbers of the record's own, which turn each record's gradient in every step."""
+    classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
+    loss = Loss(classifier.module, lambda output, y, z: (output[0] * z).sum())
+
+    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
+        got = _door(there, noise, place).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA, normals=3)
         return torch.cat([got[k].flatten() for k in params]).double()
 
     return ask
@@ -110,8 +136,8 @@ def _gradient() -> Answer:
 def _class_gradient() -> Answer:
     classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
 
-    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
-        with _door(there, noise).by_class([2, 2, 2]) as doors:
+    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
+        with _door(there, noise, place).by_class([2, 2, 2]) as doors:
             asked = [d.noisy_gradient(classifier.record_loss, params, batch=2, clip=0.5, sigma=SIGMA) for d in doors]
         return torch.cat([got[k].flatten() for got in asked for k in params]).double()
 
@@ -122,7 +148,7 @@ def _hub() -> Answer:
     like = {"w": torch.zeros(8)}
     updates = 5.0 * torch.randn(4, 8, generator=Key.seed(4).torch())
 
-    def ask(there: bool, noise: NoiseStream) -> torch.Tensor:
+    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
         sent = updates if there else updates[:-1]
         inbox = {f"site-{i}": {"update": Gradient({"w": u})} for i, u in enumerate(sent)}
         hub = PrivateSum(inbox, declared=4, noise=noise)
@@ -135,6 +161,7 @@ MECHANISMS: dict[str, Callable[[], Answer]] = {
     "noisy_sum": _sum,
     "noisy_histogram": _histogram,
     "noisy_gradient": _gradient,
+    DRAWN: _drawn_gradient,
     "noisy_gradient by class": _class_gradient,
     "the hub's noisy sum": _hub,
 }

@@ -107,7 +107,9 @@ def run(method: Method, settings: Settings, task: Task, *, canaries: Records, in
 def _site_level(
     method: Method, settings: Settings, task: Task, watcher: Watcher, inside: torch.Tensor, key: Key
 ) -> Cost:
-    records = watcher.canaries.take(torch.nonzero(inside).flatten())
+    # In any order: no canary stands where it could be spared by its place.
+    order = torch.randperm(len(inside), generator=key.child("places").torch())
+    records = watcher.canaries.take(order[inside[order]])
     state, total = _start(method, settings, task, key), Cost.zero(task.unit, task.relation)
     memory: Items = {}
     for r in range(settings.rounds):

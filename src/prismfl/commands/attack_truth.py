@@ -19,6 +19,7 @@ from prismfl.method import Settings, Site, State
 from prismfl.methods.fedem import batch_rows
 from prismfl.payloads import decode
 from prismfl.privacy.ledger import Ledger
+from prismfl.rng import RecordDraws
 from prismfl.rounds import Job
 from prismfl.transcript import RunDirectory
 
@@ -30,8 +31,8 @@ class WatchedRecords(PrivateRecords):
         super().__init__(records, **settings)
         self.used: list[Records] = []
 
-    def _sample(self, rate: float) -> Records:
-        sample = super()._sample(rate)
+    def _sample(self, rate: float, draws: RecordDraws) -> Records:
+        sample = super()._sample(rate, draws)
         self.used.append(sample)
         return sample
 

@@ -141,7 +141,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     why = None
     if state.round >= cfg.first:
         learner = Learner.of(memory["training"].tensors).to(task.device)
-        learner, why = train(cfg, site, learner, cfg.part(state.round), key=key)
+        learner, why = train(cfg, site, learner, cfg.part(state.round))
         memory["training"] = Weights(learner.tensors())
         network = learner.mean
     else:
@@ -205,7 +205,7 @@ def _sketches(sketch: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.T
     return torch.stack(own, 1)
 
 
-def train(cfg: Config, site: Site, learner: Learner, part: range, *, key: Key) -> tuple[Learner, str | None]:
+def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learner, str | None]:
     """The DP-SGD steps of `part`. If weights stop being finite, the rest is charged all the same and the reason said.
 
     Weights come out of noised gradients alone, so that they diverged is no secret of the records.
@@ -220,8 +220,7 @@ def train(cfg: Config, site: Site, learner: Learner, part: range, *, key: Key) -
             batch=cfg.batch,
             clip=cfg.clip,
             sigma=cfg.noise,
-            extra=lambda generator, n: diffusion.draws(task.shape, cfg.draws, generator, n),
-            key=key.child("draws", i),
+            normals=diffusion.normals(task.shape, cfg.draws),
         )
         after = learner.step(gradient, cosine(cfg.lr, i, cfg.steps), keep=cfg.mean)
         if not after.finite:

@@ -15,6 +15,7 @@ With no iterations and radius 0 it is FedSGD.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -106,6 +107,21 @@ def first_shift(shape: torch.Size, cfg: Perturbing, generator: torch.Generator) 
     drawn = torch.randn(shape, generator=generator)
     length = torch.rand((len(drawn), *[1] * (len(shape) - 1)), generator=generator) * cfg.rho_max * PIXEL
     return drawn / size_of(drawn, "l2") * length
+
+
+def shift_of(z: torch.Tensor, shape: tuple[int, ...], cfg: Perturbing) -> torch.Tensor:
+    """The same for one record, out of `normals_of` standard normal numbers of its own."""
+    if cfg.start == "zero":
+        return z.new_zeros(shape)
+    if cfg.norm == "linf":
+        return torch.erf(z.reshape(shape) / math.sqrt(2.0)) * cfg.rho_max * PIXEL
+    length = torch.special.ndtr(z[0]) * cfg.rho_max * PIXEL
+    shift: torch.Tensor = z[1:] / torch.linalg.vector_norm(z[1:]) * length
+    return shift.reshape(shape)
+
+
+def normals_of(shape: tuple[int, ...], cfg: Perturbing) -> int:
+    return 1 if cfg.start == "zero" else math.prod(shape) + (cfg.norm == "l2")
 
 
 def perturbation(

@@ -1,9 +1,9 @@
 """FedEM with a guarantee: the perturbed gradient of each record goes through the door, clipped, noised and accounted.
 
 What leaves: the noisy sum of clipped per-record gradients, each taken at the record's own perturbed input, divided by
-the expected batch. A record's perturbation depends on that record, the public model and public randomness only, so the
-clip bounds what one record can do and the cost is DP-SGD's, no more and no less: FedEM's perturbation neither helps nor
-hurts the account. It answers the paper's open question about a formal bound.
+the expected batch. A record's perturbation depends on that record, the public model and random numbers of the record's
+own, which are secret, so the clip bounds what one record can do and the cost is DP-SGD's, no more and no less: FedEM's
+perturbation neither helps nor hurts the account. It answers the paper's open question about a formal bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Config(fedem.GradientSettings, fedem.Perturbing, DPSettings):
 
 @dataclass(frozen=True)
 class PerturbedLoss:
-    """The loss of one record at its perturbed input; `start` is where its perturbation starts.
+    """The loss of one record at its perturbed input, which starts where the record's own normal numbers `z` say.
 
     It is more than a criterion of the network's output (the input moves first), so it has none: the door then takes
     the gradient of one record at a time.
@@ -40,11 +40,10 @@ class PerturbedLoss:
     module: torch.nn.Module
     settings: fedem.Perturbing
 
-    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         one, classifier = x.unsqueeze(0), Classifier(self.module)
-        shift = fedem.perturbation(
-            classifier, dict(params), one, y.unsqueeze(0), cfg=self.settings, start=start.unsqueeze(0)
-        )
+        start = fedem.shift_of(z, tuple(one.shape), self.settings)
+        shift = fedem.perturbation(classifier, dict(params), one, y.unsqueeze(0), cfg=self.settings, start=start)
         return cross_entropy_of_one(classifier.logits(params, one + shift), y)
 
 
@@ -52,17 +51,13 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task = site.task
     classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
 
-    def starts(generator: torch.Generator, count: int) -> tuple[torch.Tensor, ...]:
-        return (fedem.first_shift(torch.Size((count, *task.shape)), cfg, generator).to(task.device),)
-
     gradient = site.records.noisy_gradient(
         cast(Loss, PerturbedLoss(classifier.module, cfg)),
         state.items["model"].to(task.device),
         batch=cfg.batch,
         clip=cfg.clip,
         sigma=cfg.noise,
-        extra=starts,
-        key=key.child("start"),
+        normals=fedem.normals_of(task.shape, cfg),
     )
     return {"gradient": Gradient(gradient)}, {}
 

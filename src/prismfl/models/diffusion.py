@@ -46,21 +46,28 @@ def misfit(
     return (raw - (x - skip * noisy) / out).square().mean()
 
 
-def levels(count: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    draws = torch.randn(count, generator=generator, device=generator.device)
-    return torch.exp(LEVEL_MEAN + LEVEL_SPREAD * draws)
+def normals(image: tuple[int, ...], draws: int) -> int:
+    """How many normal numbers the noise draws of a record take: a level and a noise each."""
+    return draws * (1 + math.prod(image))
+
+
+def noise_draws(z: torch.Tensor, image: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noise levels and noises out of normal numbers: (..., normals) to (..., draws) and (..., draws, *image)."""
+    draws = z.shape[-1] // (1 + math.prod(image))
+    noises = z[..., draws:].reshape(*z.shape[:-1], draws, *image)
+    return torch.exp(LEVEL_MEAN + LEVEL_SPREAD * z[..., :draws]), noises
 
 
 @dataclass(frozen=True)
 class RecordMisfit(Loss):
-    """The loss of one record: the mean over its noise draws `extra = (levels, noises)`."""
+    """The loss of one record: the mean over its noise draws, made of its own normal numbers (`extra`)."""
 
     classes: int = 1
 
     def __call__(
         self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
     ) -> torch.Tensor:
-        sigma, noise = extra
+        sigma, noise = noise_draws(extra[0], tuple(x.shape))
         label = (torch.arange(self.classes, device=y.device) == y).to(x)
         assert isinstance(self.module, UNet)
         return misfit(
@@ -75,12 +82,6 @@ class RecordMisfit(Loss):
 
 def record_misfit(module: UNet, classes: int) -> RecordMisfit:
     return RecordMisfit(module, _unused, classes)
-
-
-def draws(image: tuple[int, ...], number: int, generator: torch.Generator, n: int) -> tuple[torch.Tensor, ...]:
-    """Noise levels and noises for `n` records, `number` draws each."""
-    sigma = levels((n, number), generator)
-    return sigma, torch.randn(n, number, *image, generator=generator, device=generator.device)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,9 @@ def plain_step(module: UNet, learner: Learner, *, x: torch.Tensor, labels: torch
                generator: torch.Generator) -> Learner:  # fmt: skip
     """A step on pictures at hand that are not private: one noise draw each."""
     leaves = {k: p.detach().requires_grad_() for k, p in learner.params.items()}
-    sigma, noise = (drawn.to(x.device) for drawn in draws(tuple(x.shape[1:]), 1, generator, len(x)))
+    image = tuple(x.shape[1:])
+    z = torch.randn(len(x), normals(image, 1), generator=generator, device=generator.device)
+    sigma, noise = noise_draws(z.to(x.device), image)
     loss = misfit(module, leaves, x=2.0 * x - 1.0, labels=labels, sigma=sigma[:, 0], noise=noise[:, 0])
     gradient = torch.autograd.grad(loss, list(leaves.values()))
     return learner.step(dict(zip(leaves, gradient)), lr, keep=keep)

@@ -103,11 +103,11 @@ def fit(door: PrivateRecords, recipe: Recipe, training: Training, *, key: Key, s
         begin = moments.start(door, shape.columns, queries=queries, labels=recipe.labels)
         vae.set_start(begin.loc(shape.columns), begin.scale, mean=begin.mean)
     steps = replace(training.queries, times=training.queries.times - first)
-    descend(door, RecordBound(vae, _unused, labels=recipe.labels), training, queries=steps, key=key)
+    descend(door, RecordBound(vae, _unused, labels=recipe.labels), training, queries=steps)
     return {k: v.detach().clone() for k, v in vae.decoder.state_dict().items()}
 
 
-def descend(door: PrivateRecords, loss: RecordBound, training: Training, *, queries: Queries, key: Key) -> None:
+def descend(door: PrivateRecords, loss: RecordBound, training: Training, *, queries: Queries) -> None:
     """DP-Adam: Adam on the door's noisy gradients, which is post-processing. The module's parameters are updated."""
     vae = loss.module
     assert isinstance(vae, beta_vae.BetaVAE)
@@ -120,8 +120,7 @@ def descend(door: PrivateRecords, loss: RecordBound, training: Training, *, quer
             batch=queries.batch(door),
             clip=training.clip,
             sigma=queries.sigma,
-            extra=lambda generator, n: (torch.randn(n, vae.shape.latent, generator=generator),),
-            key=key.child("code", i),
+            normals=vae.shape.latent,
         )
         for name, p in vae.named_parameters():
             p.grad = gradient[name]

@@ -13,12 +13,11 @@ from functools import partial
 import torch
 
 from prismfl.privacy import per_record
-from prismfl.rng import NoiseStream
+from prismfl.rng import Identities, NoiseStream, RecordDraws
 
 Params = Mapping[str, torch.Tensor]
 RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record -> scalar
 GRID_BITS = 12
-SAMPLING_BLOCK = 1024
 # Per-record gradients held at once: enough for speed on small networks, little memory on large ones.
 MIN_CHUNK, MAX_CHUNK, CHUNK_NUMBERS = 32, 512, 8_000_000
 # A hair below the bound, so that float32 rounding cannot lift a clipped norm above it.
@@ -26,14 +25,11 @@ SLACK = 1.0 + 1e-6
 NORM_ORDER = {"gaussian": 2.0, "laplace": 1.0}
 
 
-def poisson_indices(count: int, *, rate: float, stream: NoiseStream) -> torch.Tensor:
-    """Each of `count` units independently with probability `rate`; possibly none."""
+def poisson_indices(units: Identities, *, rate: float, draws: RecordDraws) -> torch.Tensor:
+    """Each of the units independently with probability `rate`, by a coin of its own; possibly none."""
     if not 0.0 < rate <= 1.0:
         raise ValueError(f"Expected a sampling rate in (0, 1], got {rate}.")
-    if rate == 1.0:
-        return torch.arange(count)
-    # Whole blocks, so that data sets that differ in a record draw the same numbers for the records they share.
-    drawn = stream.uniform(-(-count // SAMPLING_BLOCK) * SAMPLING_BLOCK)[:count]
+    drawn = draws.uniform(units)
     return torch.nonzero(drawn < rate).flatten()
 
 
