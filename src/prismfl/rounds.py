@@ -117,6 +117,7 @@ class Host:
     memory: Memory
     deployed: bool = False
     allow_exact: bool = True
+    reference: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
         return Key.from_os() if self.deployed else job.key.child("noise", self.name, round)
@@ -168,6 +169,7 @@ def ask_method(
         device=job.task.device,
         allow_exact=host.allow_exact and job.method.guarantee != "site",
         shared=shared,
+        reference=host.reference,
     )
     site = Site(host.name, door, host.memory.load(state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))

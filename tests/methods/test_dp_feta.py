@@ -114,7 +114,7 @@ def test_noise_draws_are_averaged_inside_the_record_gradient() -> None:
     sigma, noise = diffusion.draws((1, 8, 8), 4, Key.seed(2).torch(), 3)
     clip = 0.01
     found = mechanisms.clipped_gradient_sum(loss, params, batch=(records.x, records.y, sigma, noise), clip=clip)
-    total = torch.zeros(sum(p.numel() for p in params.values()))
+    total = torch.zeros(sum(p.numel() for p in params.values()), dtype=torch.float64)
     for i in range(3):
         singles = []
         for k in range(4):

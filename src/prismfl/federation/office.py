@@ -144,7 +144,15 @@ class Office:
             note_words = {"digest": description["digest"], "dataset": dataset, "description": description}
             write_atomically(note, json.dumps(note_words, indent=2, sort_keys=True).encode())
         deployed = self.config.noise == "operating-system"
-        return Host(self.config.name, load_records, ledger, dataset, Memory(folder / "memory"), deployed=deployed)
+        return Host(
+            self.config.name,
+            load_records,
+            ledger,
+            dataset,
+            Memory(folder / "memory"),
+            deployed=deployed,
+            reference=self.config.reference,
+        )
 
     def _declare(self, ledger: Ledger, job: Job, records: Callable[[], Records]) -> str:
         config = self.config
