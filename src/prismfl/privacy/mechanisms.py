@@ -137,7 +137,7 @@ def clipped_gradient_sum(
     kind: str = "gaussian",
     reference: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """Sum over records (or units) of clipped gradients in double, in chunks so that memory does not grow with the batch.
+    """Sum in double over records (or units) of clipped gradients, in chunks: memory does not grow with the batch.
 
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
     gradient of each unit is clipped instead of each record's. With `reference`, no fast kernel is used: every gradient

@@ -66,7 +66,7 @@ def clipped_sum(
     factors: Factors,
     block: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Sum in double over the records of `batch` of their gradients, each multiplied by its factor, in blocks of records.
+    """Sum in double over the records of `batch` of their gradients, each times its factor, in blocks of records.
 
     Records whose norm is not finite are left out.
     """
