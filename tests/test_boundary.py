@@ -160,7 +160,7 @@ def test_gradient_is_divided_by_the_expected_batch() -> None:
     got = door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=60, clip=1e6, sigma=1e-12)
     sums = mechanisms.clipped_gradient_sum(CLASSIFIER.record_loss, PARAMS, batch=(records.x, records.y), clip=1e6)
     for name in PARAMS:
-        torch.testing.assert_close(got[name], sums[name] / 60, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(got[name].double(), sums[name] / 60, rtol=1e-3, atol=1e-5)
 
 
 def test_sigma_zero_and_no_clip_is_the_exact_gradient_and_is_marked_non_private() -> None:

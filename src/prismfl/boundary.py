@@ -94,7 +94,8 @@ class PrivateRecords:
 
     `declared` is the public number of units that sampling rates and denominators are computed from; the true number
     never is. `classes` is the public number of classes. With `shared`, the one answer of a round holds only this
-    site's share of the noise: it may leave in a secure sum alone, and costs what that sum costs.
+    site's share of the noise: it may leave in a secure sum alone, and costs what that sum costs. With `reference`,
+    gradients go by the plain arithmetic alone, without fast kernels.
     """
 
     def __init__(
@@ -109,13 +110,14 @@ class PrivateRecords:
         device: str = "cpu",
         allow_exact: bool = True,
         shared: Rules | None = None,
+        reference: bool = False,
     ) -> None:
         if declared < 1:
             raise UserError(f"Expected a declared number of records >= 1, got {declared}.")
         if unit != "record" and records.unit is None:
             raise UserError(f"The privacy unit is '{unit}', but the records carry no such column.")
         self.declared, self.classes, self.unit, self.relation, self.device = declared, classes, unit, relation, device
-        self.allow_exact = allow_exact
+        self.allow_exact, self.reference = allow_exact, reference
         self._shared, self._answered = shared, False
         self.noise_source = noise.source
         self.meter = Meter(Cost.zero(unit=unit, relation=relation))
@@ -198,7 +200,9 @@ class PrivateRecords:
         inputs: tuple[torch.Tensor, ...] = (sample.x.to(self.device), sample.y.to(self.device))
         if normals:
             inputs += (draws.normal(sample.identities, normals).to(self.device),)
-        sums = mechanisms.clipped_gradient_sum(loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind)
+        sums = mechanisms.clipped_gradient_sum(
+            loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind, reference=self.reference
+        )
         names = list(params)
         flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])
         noisy = mechanisms.add_noise(flat, bound=clip, sigma=sigma, stream=self._noise, kind=kind)
@@ -233,6 +237,7 @@ class PrivateRecords:
                 noise=self._noise,
                 device=self.device,
                 allow_exact=self.allow_exact,
+                reference=self.reference,
             )
             for c, size in enumerate(declared)
         ]

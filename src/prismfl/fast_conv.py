@@ -21,7 +21,6 @@ from torch.nn import functional as F
 TILE = 4
 WIDE = 64  # channels from which the fewer multiplications outweigh the maps
 CACHED = 2**17  # numbers of pictures that are cut at a time; their tiles hold 36 for 16
-LARGE = 1e15  # a number that can be squared and summed over a layer in single precision
 ROOT = 0.5**0.5
 POINTS = (0.0, ROOT, -ROOT, 1 / ROOT, -1 / ROOT)  # and infinity; whole numbers would round twice as much
 
@@ -32,12 +31,6 @@ class Tiles:
 
     values: torch.Tensor
     size: tuple[int, int, int]
-
-    def only(self, records: torch.Tensor) -> Tiles:
-        """Those of the records that are marked."""
-        n, h, w = self.size
-        kept = self.values.view(len(self.values), n, -1, self.values.shape[-1])[:, records]
-        return Tiles(kept.flatten(1, 2), (kept.shape[1], h, w))
 
 
 def fits(weight: torch.Tensor, padding: int, height: int, width: int) -> bool:
@@ -112,26 +105,6 @@ def kernel_gradients(seen: Tiles, spread_back: torch.Tensor) -> torch.Tensor:
     return found.view(count, 3, 3, inputs.shape[-1], backs.shape[-1])
 
 
-def gradient_norms(x: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-    """The squared norm of each record's gradient by the kernel, for a border of one zero, without the gradient.
-
-    It is the sum over pairs of pixels of what their patches have in common times what came back to both. Cheap where
-    pixels are few. In double precision, since the terms may cancel; infinite where the gradient itself could overflow
-    in single precision.
-    """
-    n, _, h, w = x.shape
-    pixels, backs = (t.permute(0, 2, 3, 1).flatten(1, 2).double() for t in (x, back))
-    common = (pixels @ pixels.mT).view(n, h, w, h, w)
-    for row, other in ((1, 3), (2, 4)):  # patches are pixels and their neighbours, above and below, left and right
-        alone, size = common.clone(), common.shape[row] - 1
-        for there, here in ((0, 1), (1, 0)):
-            neighbours = alone.narrow(row, there, size).narrow(other, there, size)
-            common.narrow(row, here, size).narrow(other, here, size).add_(neighbours)
-    norms = common.flatten(1).mul_((backs @ backs.mT).flatten(1)).sum(1).clamp_min_(0.0)
-    largest = torch.maximum(pixels.abs().amax((1, 2)), backs.abs().amax((1, 2)))
-    return norms.where(largest < LARGE, torch.inf)
-
-
 def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
     """The convolution of pictures of few channels, channels last."""
     n, _, h, w = x.shape
@@ -140,9 +113,16 @@ def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) 
 
 
 def patch_gradients(x: torch.Tensor, back: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
-    """The gradient by the kernel of each record, as (records, in, 3, 3, out)."""
-    rows = F.unfold(x, 3, padding=padding) @ back.permute(0, 2, 3, 1).flatten(1, 2)
-    return rows.view(len(x), -1, 3, 3, rows.shape[-1])
+    """The gradient by the kernel of each record, as (records, out, 3, 3, in)."""
+    count, channels = x.shape[:2]
+    high, wide = padding
+    framed = F.pad(x.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high)).contiguous()
+    backs = back.permute(0, 2, 3, 1).flatten(1, 2)
+    found = x.new_empty(count, backs.shape[2], 9 * channels)
+    for record in range(count):  # one at a time: its patches stay in the cache
+        patches = framed[record].unfold(0, 3, 1).unfold(1, 3, 1).permute(0, 1, 3, 4, 2)
+        torch.mm(backs[record].T, patches.reshape(-1, 9 * channels), out=found[record])
+    return found.view(count, -1, 3, 3, channels)
 
 
 def _both(name: str, like: torch.Tensor) -> torch.Tensor:

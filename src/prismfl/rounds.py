@@ -139,6 +139,7 @@ class Host:
     allow_exact: bool = True
     final: bool = False
     held: bool = False
+    reference: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
         return Key.from_os() if self.deployed else job.simulated_noise(self.name, round)
@@ -248,6 +249,7 @@ def ask_method(
         device=job.task.device,
         allow_exact=host.allow_exact and job.method.guarantee != "site",
         shared=shared,
+        reference=host.reference,
     )
     site = Site(host.name, door, host.memory(job, state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))

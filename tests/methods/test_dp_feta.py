@@ -115,7 +115,7 @@ def test_noise_draws_are_averaged_inside_the_record_gradient() -> None:
     sigma, noise = diffusion.noise_draws(z, (1, 8, 8))
     clip = 0.01
     found = mechanisms.clipped_gradient_sum(loss, params, batch=(records.x, records.y, z), clip=clip)
-    total = torch.zeros(sum(p.numel() for p in params.values()))
+    total = torch.zeros(sum(p.numel() for p in params.values()), dtype=torch.float64)
     for i in range(3):
         singles = []
         for k in range(4):

@@ -94,7 +94,7 @@ def test_the_discriminator_learns_from_records_through_the_fast_path() -> None:
     leaves = {k: p.clone().requires_grad_() for k, p in params.items()}
     loss = torch.nn.functional.softplus(-gan.scores(judge, leaves, records.x, records.y)).sum()
     for name, g in zip(leaves, torch.autograd.grad(loss, list(leaves.values()))):
-        torch.testing.assert_close(found[name], g, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found[name], g.double(), rtol=1e-4, atol=1e-5)
 
 
 def test_made_images_weigh_no_more_than_private_ones() -> None:

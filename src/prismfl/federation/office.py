@@ -165,6 +165,7 @@ class Office:
             deployed=self.config.noise == "operating-system",
             final=True,
             held=self.config.approval,
+            reference=self.config.reference,
         )
 
     def _ledger_path(self) -> Path:

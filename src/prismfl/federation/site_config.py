@@ -43,6 +43,9 @@ class SiteConfig(BaseModel):
     shared_noise: bool = Field(
         False, description="whether secure sums may run here: this site adds a share of the noise, the others the rest"
     )
+    reference: bool = Field(
+        False, description="whether only the plain reference arithmetic may be used here, no fast kernels"
+    )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'

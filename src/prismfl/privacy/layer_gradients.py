@@ -1,4 +1,9 @@
-"""The gradients of one layer for each record, in whatever form is cheapest to measure and to add up."""
+"""The gradients of one layer for each record, in whatever form is cheapest to measure and to add up.
+
+What is measured is what is added: either the gradients are written out and both come from these numbers, or they are
+outer products, measured and added in double precision. Whatever weights and records somebody chose, and whatever came
+of them by rounding, a record then counts for no more than its factor times its norm.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,13 @@ from typing import Protocol
 
 import torch
 
-from prismfl import fast_conv
-
 Params = Mapping[str, torch.Tensor]
+# Numbers of a gradient, and records, that float32 adds up before double precision takes over.
+STRETCH, FEW_RECORDS = 256, 16
 
 
 class LayerGradients(Protocol):
-    """One layer's gradients of each record, in whatever form is cheapest."""
+    """One layer's gradients of each record, in whatever form is cheapest. Norms, factors and sums are doubles."""
 
     def squared_norms(self) -> torch.Tensor: ...
 
@@ -36,7 +41,7 @@ class Rows:
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
         used = self.rows if keep is None else {name: r[keep] for name, r in self.rows.items()}
-        return {name: (factors @ r.flatten(1)).reshape(r.shape[1:]) for name, r in used.items()}
+        return {name: weighted_sum(factors, r.flatten(1)).reshape(r.shape[1:]) for name, r in used.items()}
 
 
 @dataclass(frozen=True)
@@ -59,28 +64,6 @@ class Kernels:
 
 
 @dataclass(frozen=True)
-class TiledKernels:
-    """The same, not written out, of a convolution by tiles; for small pictures."""
-
-    prefix: str
-    seen: fast_conv.Tiles
-    norms: torch.Tensor
-    back: torch.Tensor
-    bias: torch.Tensor | None
-
-    def squared_norms(self) -> torch.Tensor:
-        return self.norms if self.bias is None else self.norms + squared_norms(self.bias)
-
-    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        seen = self.seen if keep is None else self.seen.only(keep)
-        back = (self.back if keep is None else self.back[keep]) * factors[:, None, None, None]
-        found = {self.prefix + "weight": fast_conv.kernel_gradient(seen, fast_conv.spread(back))}
-        if self.bias is None:
-            return found
-        return found | Rows({self.prefix + "bias": self.bias}).weighted_sum(factors, keep)
-
-
-@dataclass(frozen=True)
 class Outer:
     """Gradients of a linear layer: the outer products of what came back and what went in."""
 
@@ -90,13 +73,14 @@ class Outer:
     bias: bool
 
     def squared_norms(self) -> torch.Tensor:
-        inputs = squared_norms(self.went_in)
-        return squared_norms(self.came_back) * (inputs + 1.0 if self.bias else inputs)
+        # Not in float32, where 1e-25 has no square: its product with a 1e30 would count for nothing.
+        backs, inputs = (t.double().square().sum(1) for t in (self.came_back, self.went_in))
+        return backs * (inputs + 1.0 if self.bias else inputs)
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
         back, inputs = (self.came_back, self.went_in) if keep is None else (self.came_back[keep], self.went_in[keep])
-        weighted = back * factors[:, None]
-        found = {self.prefix + "weight": weighted.T @ inputs}
+        weighted = back.double() * factors[:, None]
+        found = {self.prefix + "weight": weighted.T @ inputs.double()}
         return found | ({self.prefix + "bias": weighted.sum(0)} if self.bias else {})
 
 
@@ -105,5 +89,18 @@ def tapped(value: torch.Tensor) -> torch.Tensor:
 
 
 def squared_norms(rows: torch.Tensor) -> torch.Tensor:
-    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.to(torch.float64).square()
+    """Of each row, in double but for short stretches; infinite where a square is too large for float32."""
+    whole = rows.shape[1] // STRETCH * STRETCH
+    stretches = rows[:, :whole].view(len(rows), whole // STRETCH, STRETCH), rows[:, None, whole:]
+    return torch.cat([torch.linalg.vector_norm(s, dim=2) for s in stretches], 1).double().square().sum(1)
+
+
+def weighted_sum(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Of the rows, in double but for a few records at a time."""
+    # A factor below what float32 holds exactly could be rounded up to twice itself.
+    usual = factors >= torch.finfo(rows.dtype).tiny
+    short = torch.where(usual, factors, torch.zeros_like(factors)).to(rows.dtype)
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for some, own in zip(torch.split(short, FEW_RECORDS), torch.split(rows, FEW_RECORDS)):
+        total += some @ own
+    return total

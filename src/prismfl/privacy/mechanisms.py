@@ -20,8 +20,12 @@ RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record
 GRID_BITS = 12
 # Per-record gradients held at once: enough for speed on small networks, little memory on large ones.
 MIN_CHUNK, MAX_CHUNK, CHUNK_NUMBERS = 32, 512, 8_000_000
-# A hair below the bound, so that float32 rounding cannot lift a clipped norm above it.
-SLACK = 1.0 + 1e-6
+# A hair below the bound, so that the rounding of float32 sums cannot lift a clipped norm above it.
+SLACK = 1.0 + 5e-6
+# Bounds far from what float32 can square and add up: there only double precision is used.
+SMALL, LARGE = 1e-10, 1e30
+# Below this even a double's square is nothing.
+SMALLEST = 1e-100
 NORM_ORDER = {"gaussian": 2.0, "laplace": 1.0}
 
 
@@ -35,8 +39,9 @@ def poisson_indices(units: Identities, *, rate: float, draws: RecordDraws) -> to
 
 def clip_factors(norms: torch.Tensor, bound: float) -> torch.Tensor:
     """What to multiply each row by so that its norm is at most `bound`; 0 for rows that are not finite."""
-    if not bound > 0.0:
-        raise ValueError(f"Expected a clipping bound > 0, got {bound}.")
+    if not bound > SMALLEST:
+        raise ValueError(f"Expected a clipping bound > {SMALLEST}, got {bound}.")
+    norms = norms.to(torch.float64)
     finite = torch.isfinite(norms)
     if math.isinf(bound):
         return finite.to(norms.dtype)
@@ -103,17 +108,18 @@ def clipped_moments(
     """Sums over records of v = (onehot(y) x row, scale * q q') with q the row's first `second` entries, |v| <= bound.
 
     `share` multiplies each clipped v: 1 for records, 1 / (records of the unit) where a unit counts once. The outer
-    products are never written out: |q q'| = |q|^2 gives their norm and one matrix product their sum.
+    products are never written out: |q q'| = |q|^2 gives their norm and one matrix product their sum. All in double:
+    a factor that takes 1e30 back to the bound is no float32, and half of |v| may lie in numbers that float32 rounds up.
     """
+    rows = rows.double()
     q = rows[:, :second]
-    norms = torch.sqrt(rows.double().square().sum(1) + (scale * q.double().square().sum(1)).square())
-    factors = clip_factors(norms, bound)
+    norms = torch.sqrt(rows.square().sum(1) + (scale * q.square().sum(1)).square())
+    weights = clip_factors(norms, bound) * share.to(norms)
     clean = torch.where(torch.isfinite(norms)[:, None], rows, torch.zeros_like(rows))
-    weights = (factors * share.to(factors)).to(rows.dtype)
     sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64)
-    sums.index_add_(0, y.cpu(), (clean * weights[:, None]).double().cpu())
+    sums.index_add_(0, y.cpu(), (clean * weights[:, None]).cpu())
     q = clean[:, :second]
-    return sums, scale * ((q * weights[:, None]).T @ q).double().cpu()
+    return sums, scale * ((q * weights[:, None]).T @ q).cpu()
 
 
 def clipped_gradient_sum(
@@ -125,13 +131,16 @@ def clipped_gradient_sum(
     unit: torch.Tensor | None = None,
     chunk: int | None = None,
     kind: str = "gaussian",
+    reference: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """Sum over records (or units) of clipped gradients, in chunks so that memory does not grow with the batch.
+    """Sum in double over records (or units) of clipped gradients, in chunks: memory does not grow with the batch.
 
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
-    gradient of each unit is clipped instead of each record's.
+    gradient of each unit is clipped instead of each record's. With `reference`, no fast kernel is used: every gradient
+    is written out, and measured and added up in double precision.
     """
-    if kind == "gaussian" and unit is None and isinstance(loss, per_record.ModelLoss):
+    ordinary = kind == "gaussian" and unit is None and (SMALL <= clip <= LARGE or math.isinf(clip))
+    if ordinary and not reference and isinstance(loss, per_record.ModelLoss):
         layers = per_record.sequence_of(loss.module, params, batch[0])
         if layers is not None:
             factors = partial(clip_factors, bound=clip)
@@ -141,7 +150,7 @@ def clipped_gradient_sum(
     if chunk is None:
         chunk = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
-    total = {name: torch.zeros_like(p) for name, p in params.items()}
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
     for rows, groups in _blocks(len(batch[0]), unit, chunk):
         grads: dict[str, torch.Tensor] | None = None
         if groups is None:
@@ -153,7 +162,8 @@ def clipped_gradient_sum(
 
 
 def _add_clipped(total: dict[str, torch.Tensor], grads: Params, *, clip: float, kind: str) -> None:
-    flat = {name: g.flatten(1) for name, g in grads.items()}
+    """Adds gradients, a row a record: what is measured is what is added, the same doubles."""
+    flat = {name: g.flatten(1).double() for name, g in grads.items()}
     order = NORM_ORDER[kind]
     parts = torch.stack([torch.linalg.vector_norm(g, ord=order, dim=1) for g in flat.values()])
     norms = torch.linalg.vector_norm(parts, ord=order, dim=0)
@@ -162,7 +172,7 @@ def _add_clipped(total: dict[str, torch.Tensor], grads: Params, *, clip: float, 
     everything = bool(keep.all())
     for name, g in flat.items():
         used, weight = (g, factors) if everything else (g[keep], factors[keep])
-        total[name] += (weight.to(g.dtype) @ used).reshape(total[name].shape)
+        total[name] += (weight @ used).reshape(total[name].shape)
 
 
 def _unit_gradients(
@@ -176,12 +186,12 @@ def _unit_gradients(
 ) -> dict[str, torch.Tensor]:
     local = groups - groups[0]
     units = int(local[-1]) + 1
-    sums = {name: torch.zeros(units, *p.shape, dtype=p.dtype, device=p.device) for name, p in params.items()}
+    sums = {name: torch.zeros(units, *p.shape, dtype=torch.float64, device=p.device) for name, p in params.items()}
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
         grads = gradients(dict(params), *(b[part] for b in batch))
         for name, g in grads.items():
-            sums[name].index_add_(0, local[start : start + chunk], g)
+            sums[name].index_add_(0, local[start : start + chunk], g.double())
     sizes = torch.bincount(local, minlength=units).clamp(min=1)
     return {name: s / sizes.to(s.dtype).reshape(-1, *[1] * (s.dim() - 1)) for name, s in sums.items()}
 

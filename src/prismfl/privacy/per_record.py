@@ -66,12 +66,12 @@ def clipped_sum(
     factors: Factors,
     block: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Sum over the records of `batch` of their gradients, each multiplied by its factor, in blocks of records.
+    """Sum in double over the records of `batch` of their gradients, each times its factor, in blocks of records.
 
     Records whose norm is not finite are left out.
     """
     count = len(batch[0])
-    total = {name: torch.zeros_like(p) for name, p in params.items()}
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
     if block is None:
         block = _block(layers, params, batch[0])
     for part in zip(*(torch.split(b, block) for b in batch)) if count else ():
@@ -79,7 +79,7 @@ def clipped_sum(
         norms = torch.stack([g.squared_norms() for g in gradients]).sum(0).sqrt()
         finite = torch.isfinite(norms)
         keep = None if bool(finite.all()) else finite
-        weights = (factors(norms) if keep is None else factors(norms)[keep]).to(part[0].dtype)
+        weights = factors(norms) if keep is None else factors(norms)[keep]
         for g in gradients:
             for name, value in g.weighted_sum(weights, keep).items():
                 total[name] += value

@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from prismfl import fast_conv, first_block, plane_norm
-from prismfl.privacy.layer_gradients import Kernels, LayerGradients, Params, Rows, Tap, TiledKernels, tapped
+from prismfl.privacy.layer_gradients import Kernels, LayerGradients, Params, Rows, Tap, tapped
 
-FEW_PIXELS = 100  # up to here all pairs of pixels cost less than the gradients of each record
+FEW_PIXELS = 100  # up to here the gradients of each record cost less by patches than by tiles
 
 
 def simple(layer: nn.Conv2d) -> bool:
@@ -45,11 +45,9 @@ def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tens
 
     def make(back: torch.Tensor) -> LayerGradients:
         by_bias = None if bias is None else back.sum((2, 3))
-        if tiled and went_in[0, 0].numel() <= FEW_PIXELS:
-            return TiledKernels(prefix, seen, fast_conv.gradient_norms(went_in, back), back, by_bias)
-        if tiled:
+        if tiled and went_in[0, 0].numel() > FEW_PIXELS:
             return Kernels(prefix, fast_conv.kernel_gradients(seen, fast_conv.spread(back)), (3, 2, 0, 1), by_bias)
-        return Kernels(prefix, fast_conv.patch_gradients(went_in, back, padding), (3, 0, 1, 2), by_bias)
+        return Kernels(prefix, fast_conv.patch_gradients(went_in, back, padding), (0, 3, 1, 2), by_bias)
 
     return out, ([out], make)
 

@@ -1,0 +1,94 @@
+"""Kernels that measure one thing and add another; each is seen by a case of tests/kernels."""
+
+from __future__ import annotations
+
+from prismfl.boundary import PrivateRecords
+from prismfl.privacy import layer_gradients, mechanisms, wide_layers
+from tests.kernels import test_clip_holds as holds
+from tests.kernels import test_kernels as kernels
+from tests.mutations.planting import Bug, Check
+
+
+def plain(test: object, *arguments: object) -> Check:
+    """A test that needs no fixture."""
+    return lambda folder, monkeypatch: test(*arguments)  # type: ignore[operator]
+
+
+def worst(case: str) -> Check:
+    return plain(holds.test_the_worst_cases_count_for_the_clip_and_no_more, case)
+
+
+BUGS = [
+    Bug(
+        "a convolution measured by other numbers than it adds",
+        wide_layers.Kernels,
+        "squared_norms",
+        "squared_norms(self.rows.flatten(1))",
+        "squared_norms(self.rows.flatten(1).round(decimals=-3))",
+        worst("cancelling, small picture"),
+    ),
+    Bug(
+        "linear norms in float32",
+        layer_gradients.Outer,
+        "squared_norms",
+        "t.double().square().sum(1)",
+        "torch.linalg.vector_norm(t, dim=1).double().square()",
+        worst("inputs without a float32 square"),
+    ),
+    Bug(
+        "linear factors in float32",
+        layer_gradients.Outer,
+        "weighted_sum",
+        "back.double() * factors[:, None]",
+        "(back * factors[:, None].float()).double()",
+        worst("factor below float32"),
+    ),
+    Bug(
+        "one long float32 sum of squares",
+        layer_gradients,
+        "squared_norms",
+        "rows.shape[1] // STRETCH * STRETCH",
+        "0",
+        plain(holds.test_a_norm_of_very_many_equal_numbers),
+    ),
+    Bug(
+        "moments weighted in float32",
+        mechanisms,
+        "clipped_moments",
+        "weights = clip_factors(norms, bound) * share.to(norms)",
+        "weights = (clip_factors(norms, bound) * share.to(norms)).float().double()",
+        plain(holds.test_moments_count_for_the_bound_and_no_more),
+    ),
+    Bug(
+        "clips that float32 cannot square taken by the kernels",
+        mechanisms,
+        "clipped_gradient_sum",
+        "(SMALL <= clip <= LARGE or math.isinf(clip))",
+        "True",
+        plain(holds.test_a_clip_below_what_float32_can_square, 1e-28),
+    ),
+    Bug(
+        "long sums in float32",
+        mechanisms.per_record,
+        "clipped_sum",
+        "total[name] += value",
+        "total[name] = (total[name] + value).float().double()",
+        plain(holds.test_sums_of_many_equal_records_stay_exact),
+    ),
+    Bug(
+        "units summed in float32",
+        mechanisms,
+        "_unit_gradients",
+        "s / sizes.to(s.dtype)",
+        "s.float() / sizes.to(s.dtype)",
+        plain(holds.test_a_unit_whose_sum_leaves_float32_still_counts_for_the_clip),
+    ),
+    Bug(
+        "reference not demanded",
+        PrivateRecords,
+        "noisy_gradient",
+        "reference=self.reference",
+        "reference=False",
+        kernels.no_kernel_behind_a_door_that_demands_the_reference,
+    ),
+]
