@@ -30,6 +30,7 @@ from prismfl.methods import METHODS
 from prismfl.payloads import Statistics
 from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
+from prismfl.privacy.balances import DatasetStatus
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import ledger_path
 from prismfl.rng import NO_PROTECTION
@@ -37,6 +38,14 @@ from prismfl.rounds import Host, Job, initial_state, site_step
 from tests.federation.folders import NAMES, make_site, run_config
 from tests.federation.test_office import ask, description
 from tests.laws.world import make_job, make_world
+
+
+def only(ledger: Ledger) -> DatasetStatus:
+    """The one data set of a ledger."""
+    found = ledger.status()
+    assert len(found) == 1
+    return found[0]
+
 
 # Charge, then compute
 
@@ -283,7 +292,7 @@ def test_own_data_have_one_ledger_whatever_command_or_name(tmp_path: Path) -> No
         records=100, sets=fast,
     )  # fmt: skip
     with Ledger.open(ledger_path()) as ledger:
-        (status,) = ledger.status()
+        status = only(ledger)
         assert len(status.names) == 2
         ledger.set_cap(status.dataset, Cap(1.7, 1e-5))
     assert found["total_so_far"]["epsilon"] > found["epsilon"]
@@ -296,7 +305,7 @@ def test_the_sites_of_a_simulation_cost_a_record_what_one_site_costs(tmp_path: P
     path = own_table(tmp_path)
     done = experiment.run(own_run(path, tmp_path / "run", sites=3, seed=None))
     with Ledger.open(ledger_path()) as ledger:
-        (status,) = ledger.status()
+        status = only(ledger)
         (spent,) = status.spent
     assert account.epsilon(spent, 1e-5) == pytest.approx(done.epsilon)
 
@@ -311,7 +320,7 @@ def test_python_fits_add_up_and_a_cap_ends_them() -> None:
     totals = [fit(x[i:]).total_["epsilon"] for i in range(3)]
     assert totals[0] < totals[1] < totals[2]
     with Ledger.open(ledger_path()) as ledger:
-        (status,) = ledger.status()
+        status = only(ledger)
         ledger.set_cap(status.dataset, Cap(totals[2], 1e-5))
     with pytest.raises(BudgetError):
         fit(x.flip(0))
@@ -326,7 +335,7 @@ def test_the_same_patients_in_another_file_are_the_same_budget(tmp_path: Path) -
     for path in (first, second):
         experiment.run(own_run(path, tmp_path / path.parent.name / "run", records=20))
     with Ledger.open(ledger_path()) as ledger:
-        (status,) = ledger.status()
+        status = only(ledger)
         (spent,) = status.spent
     assert spent.unit == "patient"
     assert account.epsilon(spent, 1e-5) > 1.2
@@ -349,7 +358,7 @@ def test_data_replaced_on_the_way_are_fingerprinted(tmp_path: Path) -> None:
     one.write_bytes(two.read_bytes())
     ask(office, told, 1)
     with Ledger.open(ledger_path()) as ledger:
-        (status,) = ledger.status()
+        status = only(ledger)
         assert status.releases == 3
 
 

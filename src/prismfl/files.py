@@ -46,27 +46,27 @@ def read_regular(path: Path, *, limit: int) -> bytes:
 def open_regular(path: Path, *, limit: int) -> BinaryIO:
     """A regular file of at most `limit` bytes to read from."""
     try:
-        found = os.stat(path)  # before it is opened: opening a device may do something
-        if not stat.S_ISREG(found.st_mode):
-            raise _not_regular(path)
+        _check(path, os.stat(path), limit)  # before it is opened: opening a device may do something
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
-    found = os.fstat(handle)
-    wrong = _not_regular(path) if not stat.S_ISREG(found.st_mode) else None
-    wrong = wrong or (too_long(path, limit) if found.st_size > limit else None)
-    if wrong is not None:
+    try:
+        _check(path, os.fstat(handle), limit)
+    except UserError:
         os.close(handle)
-        raise wrong
+        raise
     return os.fdopen(handle, "rb")
+
+
+def _check(path: Path, found: os.stat_result, limit: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"Expected a regular file at {path}, got a folder, pipe, device or socket.")
+    if found.st_size > limit:
+        raise too_long(path, limit)
 
 
 def too_long(path: Path, limit: int) -> UserError:
     return UserError(f"Expected at most {limit:,} bytes in {path}, got more; it is larger than the limit.")
-
-
-def _not_regular(path: Path) -> UserError:
-    return UserError(f"Expected a regular file at {path}, got a folder, pipe, device or socket: not a regular file.")
 
 
 def read_text(path: Path, *, limit: int = TEXT_LIMIT) -> str:

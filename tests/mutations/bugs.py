@@ -212,7 +212,7 @@ BUGS = [
         'settings.model_copy(update={"sigma": sigma, "rounds": 1})',
         total_epsilon,
     ),
-    Bug("charged or noised again on resume", rounds, "site_step", "if kept is not None:", "if False:", resend_is_free),
+    Bug("noised again on resume", rounds, "charged_release", "if kept is not None:", "if False:", resend_is_free),
     Bug(
         "a lost ledger is a fresh budget",
         Chain,

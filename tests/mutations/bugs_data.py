@@ -152,7 +152,7 @@ BUGS = [
     Bug(
         "a pipe is read as a file",
         files,
-        "open_regular",
+        "_check",
         "if not stat.S_ISREG(found.st_mode):",
         "if stat.S_ISDIR(found.st_mode):",
         at(limit_tests.test_what_is_no_regular_file_is_refused_without_waiting, "pipe", "t.csv"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from prismfl.methods import METHODS
-from prismfl.privacy import account
+from prismfl.privacy import account, admission
 
 Check = Callable[[Path, pytest.MonkeyPatch], None]
 
@@ -58,5 +58,5 @@ def _everywhere(monkeypatch: pytest.MonkeyPatch, name: str, old: object, new: ob
 
 def forget() -> None:
     """Empty the accountant's caches, which would carry a right answer into a planted world, and a wrong one out."""
-    for cached in (account._composed, account._branch_epsilon, account.mechanism_rdp):
+    for cached in (account._composed, account._branch_epsilon, account.mechanism_rdp, admission.orders):
         cached.cache_clear()
