@@ -132,13 +132,13 @@ def status(folder: Folder, fmt: Format = "table") -> None:
     """Whether the site runs, what it has spent of its cap, what left and what waits."""
     from prismfl.federation import children
     from prismfl.federation.egress import Approvals, EgressLog
-    from prismfl.federation.site_config import load_site
+    from prismfl.federation.site_config import ledger_of, load_site
     from prismfl.report.ledgers import status_rows
     from prismfl.report.tables import simple_table
 
     config = load_site(folder)
     rows = EgressLog(folder).rows()
-    ledger = folder / "ledger.sqlite"
+    ledger = ledger_of(folder, config)
     spent = status_rows(ledger) if ledger.exists() else []
     waiting = [held.id for held in Approvals(folder).all() if held.decision == "waiting"]
     found = {
@@ -194,13 +194,14 @@ def close(
     folder: Folder, run: Annotated[str, typer.Argument(help="The run, as `prismfl site egress` names it.")]
 ) -> None:
     """Close the account of a run that ended without telling this site; what it released stays charged."""
+    from prismfl.federation.site_config import ledger_of, load_site
     from prismfl.privacy.ledger import Ledger
 
-    with Ledger.open(folder / "ledger.sqlite", create=False) as ledger:
-        names = {charge.run for charge in ledger.charges() if charge.run.startswith(run)}
+    with Ledger.open(ledger_of(folder, load_site(folder, thorough=False)), create=False) as ledger:
+        names = {name for status in ledger.status() for name in status.open_runs if name.startswith(run)}
         if len(names) != 1:
-            raise UserError(f"Expected one run whose name starts with '{run}', found {len(names)}.")
-        ledger.close(names.pop())
+            raise UserError(f"Expected one open run whose name starts with '{run}', found {len(names)}.")
+        ledger.close(names.pop(), forget=True)
     terminal.say("closed; the budget that it held and did not spend is free again")
 
 

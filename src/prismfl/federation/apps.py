@@ -7,6 +7,7 @@ Flower's simulation, each virtual node holds a part of the named data set, with 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,30 @@ def answer(request: Request, context: flower.Context) -> Answer:
 
     folder = os.environ.get(SITE)
     if folder is not None:
-        return Office.open(Path(folder)).answer(request)
+        office = Office.open(Path(folder))
+        bound(office.config.max_memory, office.config.max_seconds)
+        given = office.answer(request)
+        wait_for(office.config.answer_every)
+        return given
     return _simulated(request, context).answer(request)
+
+
+def bound(gigabytes: float, seconds: float) -> None:
+    """The operating system ends what takes more: a request cannot use up the site's machine."""
+    import resource
+
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    used = int(spent.ru_utime + spent.ru_stime)
+    for what, most in ((resource.RLIMIT_AS, int(gigabytes * 2**30)), (resource.RLIMIT_CPU, used + int(seconds) + 1)):
+        _, hard = resource.getrlimit(what)
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (allowed, hard))
+
+
+def wait_for(every: float) -> None:
+    """Until the next multiple of so many seconds: when an answer leaves then tells nothing of how long it took."""
+    if every > 0:
+        time.sleep(every - time.time() % every)
 
 
 def serve(grid: flower.Grid, context: flower.Context) -> None:
@@ -62,7 +85,7 @@ def _simulated(request: Request, context: flower.Context) -> Office:
     config = request.job["config"]
     site = SiteConfig(
         name=f"site-{part}",
-        data=config["data"],
+        data=request.job["spec"]["name"],
         part=part,
         parts=parts,
         split=config["split"],

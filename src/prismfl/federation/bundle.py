@@ -22,7 +22,7 @@ from prismfl.atomic import write_atomically
 from prismfl.config import RunConfig
 from prismfl.engines.remote import Request
 from prismfl.errors import PrismError, UserError, WireError
-from prismfl.federation.description import describe, job_of
+from prismfl.federation.description import describe, job_of, public_images
 from prismfl.federation.keys import signing_key, verifying_key
 from prismfl.federation.office import Office
 from prismfl.federation.serving import declared, state_digest
@@ -99,7 +99,7 @@ class Peer:
             raise UserError(f"No peer is known: put their keys/sign.pub into {folder / 'peers'} as NAME.pub.")
         spec, schema = declared(config)
         description = describe(config, spec, names, schema=schema)
-        job = job_of(description)
+        job = job_of(description, source=public_images(config.public)[1])
         if job.secure is not None:
             raise UserError("A secure sum takes several turns through a server; bundles have one. Leave out `secure`.")
         if job.method.guarantee == "client":

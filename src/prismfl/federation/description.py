@@ -7,21 +7,27 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from prismfl import __version__
 from prismfl.config import RunConfig, check, validate
 from prismfl.data import Schema, Spec, load_public
-from prismfl.data.schema_file import parse_schema
+from prismfl.data.public import public_names
 from prismfl.errors import UserError
 from prismfl.experiment import find_method, resolve, secrecy, task_of
-from prismfl.federation.names import RefusedError, check_name
+from prismfl.federation.names import NAME, RefusedError, check_name
 from prismfl.method import Settings
 from prismfl.payloads import JsonDict
 from prismfl.rounds import Job
 
-# What stays with whoever wrote the config: places on its own disk, and how it uses its own machine.
-OWN = ("out", "ledger", "dataset", "noise", "data_dir", "threads", "cap", "label", "schema_file", "transcript")
+# What a request says besides the public facts. Everything else is the server's own business, or the site's.
+TRAVELS = (
+    "method", "unit", "relation", "sites", "split", "subset", "records", "participation", "epsilon", "delta", "model",
+    "public", "public_count", "seed", "secure", "settings",
+)  # fmt: skip
 
 
 def describe(
@@ -35,18 +41,51 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
-    asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0})
+    images, source = public_images(config.public)
+    asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
     settings = resolve(asked, task_of(asked, spec, method), method)
-    public = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
+    told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
+    found = load_images(asked, spec, source) if method.needs_public else None
     body = {
         "prismfl": __version__,
-        "config": {k: v for k, v in public.items() if k not in OWN},
-        "spec": {"name": spec.name, "kind": spec.kind, "shape": list(spec.shape), "classes": list(spec.classes)},
+        "config": {k: told[k] for k in TRAVELS},
+        "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": list(spec.shape), "classes": list(spec.classes)},
         "train_size": spec.train_size,
-        "schema": None if schema is None else schema_words(schema),
+        "schema": None if schema is None else schema_digest(schema),
+        "public": None if found is None else images_digest(found),
         "sites": names,
     }
     return {**body, "digest": digest_of(body), "run": run or digest_of(body)[:16]}
+
+
+def public_images(given: str | None) -> tuple[str | None, str | None]:
+    """The name under which public images travel, and where whoever asks has them from: NAME, or NAME=FOLDER."""
+    if given is None or given in public_names():
+        return given, given
+    name, equals, folder = given.partition("=")
+    if not equals or not NAME.fullmatch(name):
+        raise UserError(
+            f"Public images of a federation are drawn, named, or NAME=FOLDER with NAME on each site's list; got '{given}'."
+        )
+    return name, folder
+
+
+def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tensor:
+    channels, height, width = spec.shape
+    where: str | Path = source or "procedural"
+    where = where if where in public_names() else Path(where)
+    shape, count = (channels, height, width), config.public_count
+    return load_public(where, shape=shape, count=count, key_seed=config.seed or 0, data_dir=config.data_dir).images
+
+
+def images_digest(images: torch.Tensor) -> str:
+    """Of public images as 8 bits a pixel: what all sides of a run compare."""
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8).contiguous()
+    return hashlib.sha256(repr(tuple(pixels.shape)).encode() + pixels.numpy().tobytes()).hexdigest()
+
+
+def schema_digest(schema: Schema) -> str:
+    return hashlib.sha256(json.dumps(schema_words(schema), sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(description: JsonDict) -> str:
@@ -62,14 +101,17 @@ def check_description(description: JsonDict) -> None:
         )
     if description.get("digest") != digest_of(description):
         raise RefusedError("config-mismatch", "The run's config does not have the digest it claims.")
-    if not re.fullmatch(r"[A-Za-z0-9.:_-]{1,80}", str(description.get("run"))):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,79}", str(description.get("run"))):
         raise RefusedError("config-mismatch", "The run has no usable name.")
 
 
-def job_of(description: JsonDict, *, with_public: bool = True) -> Job:
+def job_of(
+    description: JsonDict, *, with_public: bool = True, source: str | None = None, device: str = "cpu"
+) -> Job:
     """The job that a description stands for; the same on the server and on every site.
 
-    Public images take seconds to make; what asks for no computation on them can do without.
+    Public images take seconds to make; what asks for no computation on them can do without. `source` is where this
+    side has them from, in its own words; they must be the ones that the description means.
     """
     check_description(description)
     config: RunConfig = validate(RunConfig, description["config"], "the run's config")
@@ -77,14 +119,10 @@ def job_of(description: JsonDict, *, with_public: bool = True) -> Job:
     spec = spec_of(description)
     public = None
     if method.needs_public and with_public:
-        channels, height, width = spec.shape
-        public = load_public(
-            config.public or "procedural",
-            shape=(channels, height, width),
-            count=config.public_count,
-            key_seed=config.seed or 0,
-        ).images
-    task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]))
+        public = load_images(config, spec, source or config.public)
+        if images_digest(public) != description["public"]:
+            raise RefusedError("refused", "This side's public images are not the ones that the run means.")
+    task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     return Job(str(description["run"]), method, settings, task, config.seed or 0, secrecy(config))
 
@@ -105,8 +143,3 @@ def schema_words(schema: Schema) -> JsonDict:
         columns.append({key: value for key, value in words.items() if value is not None})
     found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
     return {key: value for key, value in found.items() if value is not None}
-
-
-def schema_of(description: JsonDict) -> Schema | None:
-    told = description.get("schema")
-    return None if told is None else parse_schema(told, where="the run's schema")

@@ -20,16 +20,16 @@ from prismfl.atomic import make_folder, opener, write_atomically
 from prismfl.boundary import Release
 from prismfl.errors import UserError
 from prismfl.files import DEPTH, load_json, read_json, read_regular
-from prismfl.payloads import MAX_BYTES, SyntheticSet
+from prismfl.payloads import MAX_BYTES, JsonDict, SyntheticSet
 from prismfl.report.pictures import save_grid
 
 Decision = Literal["waiting", "approved", "denied"]
 
 
-def short_id(release_id: str) -> str:
-    """A name for people to type; the full id holds the run, the site and the round."""
-    run, _, round = release_id.rsplit("/", 2)
-    return f"{run[:12]}-{int(round) + 1}"
+def approval_id(release: Release, raw: bytes, config: str) -> str:
+    """A name for people to type. It stands for one release, one payload and one config, and for nothing like them."""
+    named = "\0".join((release.id, hashlib.sha256(raw).hexdigest(), config))
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 class EgressLog:
@@ -99,13 +99,15 @@ class Approvals:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "outbox"
 
-    def hold(self, release: Release, classes: tuple[str, ...]) -> str:
-        """Put a release up for approval (a second time is a no-op) and return its short id."""
-        name = short_id(release.id)
+    def hold(self, release: Release, raw: bytes, description: JsonDict) -> str:
+        """Put a release up for approval (a second time is a no-op) and return its id. What a person decides is for
+        this release, these bytes and this config alone."""
+        name = approval_id(release, raw, str(description["digest"]))
         place = self.folder / name
         if not (place / "held.json").exists():
-            _write_preview(release, place, classes)
+            _write_preview(release, place, description)
             held = {"release": release.id, "cost": release.cost.describe(), "noise": release.noise}
+            held |= {"digest": hashlib.sha256(raw).hexdigest(), "config": str(description["digest"])}
             write_atomically(place / "held.json", json.dumps(held, indent=2).encode())
         return name
 
@@ -137,10 +139,25 @@ class Approvals:
         return decision
 
 
-def _write_preview(release: Release, place: Path, classes: tuple[str, ...]) -> None:
+def config_words(description: JsonDict) -> list[str]:
+    """What a run is, for a person: its method, what it costs and asks for, who takes part."""
+    config = description["config"]
+    settings = ", ".join(f"{name} {value}" for name, value in sorted(config["settings"].items()) if value is not None)
+    return [
+        f"method  {config['method']}, {config['settings'].get('rounds')} rounds, model {config['model']}",
+        f"asks    epsilon {config['epsilon']}, delta {config['delta']}, unit {config['unit']}, {config['relation']}",
+        f"sites   {', '.join(description['sites'][:20])}",
+        f"config  {description['digest']}",
+        f"details {settings}",
+    ]
+
+
+def _write_preview(release: Release, place: Path, description: JsonDict) -> None:
     """A picture grid for images, the first rows for tables, and shapes with ranges for everything else."""
     make_folder(place)
-    lines = [f"release {release.id}", f"cost    {release.cost.describe()}", f"noise   {release.noise}", ""]
+    classes = tuple(description["spec"]["classes"])
+    lines = [f"release {release.id}", f"cost    {release.cost.describe()}", f"noise   {release.noise}"]
+    lines += [*config_words(description), ""]
     for name, payload in release.items.items():
         for part, tensor in payload.tensors.items():
             numbers = tensor.double()

@@ -19,7 +19,7 @@ from prismfl.config import RunConfig
 from prismfl.data import DATASETS, Schema, Spec, load
 from prismfl.engines.remote import Conductor, Post, Rules
 from prismfl.errors import PrismError, UserError
-from prismfl.federation.description import describe, job_of
+from prismfl.federation.description import describe, job_of, public_images
 from prismfl.method import State
 from prismfl.metrics.utility import accuracy
 from prismfl.payloads import SyntheticSet
@@ -47,7 +47,7 @@ def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
             "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "
             "images."
         )
-    shape = (3, config.image_size, config.image_size)
+    shape = (config.channels or 3, config.image_size, config.image_size)
     return Spec(config.data, "image", shape, tuple(config.classes), config.records or 0, "", ""), None
 
 
@@ -60,8 +60,10 @@ def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: Rules
     description = describe(config, spec, sites, schema=schema)
     description["run"] = f"{description['run']}-{created:%Y%m%dT%H%M%S}"
     words = {"run": description["run"], "created": created.isoformat(timespec="seconds"), **description["config"]}
-    directory = RunDirectory.create(path, words, runtime.environment())
-    directory.write_json("federation.json", {"description": description, "rules": asdict(rules), "evaluate": evaluate})
+    directory = RunDirectory.create(path, {**words, "data": description["spec"]["name"]}, runtime.environment())
+    told = {"description": description, "rules": asdict(rules), "evaluate": evaluate}
+    told |= {"public": public_images(config.public)[1], "transcript": config.transcript}
+    directory.write_json("federation.json", told)
     return directory
 
 
@@ -71,7 +73,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
     told = directory.read_json("federation.json")
     directory.write_json("process.json", {"pid": os.getpid()})
     runtime.tune()
-    job = job_of(told["description"])
+    job = job_of(told["description"], source=told.get("public"))
     speak = say or _log_to(path / "server.log")
     try:
         measure = _measure(job, directory, evaluate=bool(told["evaluate"]))
@@ -82,7 +84,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
             directory,
             Rules(**told["rules"]),
             hub=_hub(job, path),
-            keep=str(told["description"]["config"].get("transcript", "ends")),
+            keep=str(told.get("transcript", "ends")),
             say=speak,
             after_round=measure,
         )

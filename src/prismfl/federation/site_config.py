@@ -29,6 +29,11 @@ class SiteConfig(BaseModel):
     label: str | None = Field(None, description="label column of a CSV or Parquet file")
     schema_file: str | None = Field(None, description="declared columns of a table")
     unit: str = Field("record", description="what is protected: record, or an id column such as patient_id")
+    classes: list[str] | None = Field(None, description="x")
+    relation: Literal["add-remove", "replace-one"] = Field("add-remove", description="x")
+    public: dict[str, str] = Field({}, description="x")
+    device: str = Field("cpu", description="x")
+    threads: int = Field(1, ge=1, description="x")
     ledger: str | None = Field(
         None, description="folder of this site's ledger (own data: by default the one ledger of this user)"
     )
@@ -45,6 +50,17 @@ class SiteConfig(BaseModel):
     )
     reference: bool = Field(
         False, description="whether only the plain reference arithmetic may be used here, no fast kernels"
+    )
+    max_rounds: int = Field(1000, ge=1, description="most rounds of a run that may run here")
+    max_bytes: int = Field(256 * 2**20, ge=1, description="most bytes of one release")
+    max_public: int = Field(20_000, ge=1, description="most public images of a run")
+    max_seconds: float = Field(3600.0, gt=0, description="most seconds of processor time for one answer")
+    max_memory: float = Field(8.0, gt=0, description="most gigabytes of memory for one answer")
+    reserved_hours: float = Field(
+        168.0, gt=0, description="a run that asks for nothing for so long no longer holds budget it has not spent"
+    )
+    answer_every: float = Field(
+        0.0, ge=0, description="answers leave at multiples of so many seconds, so that their time tells nothing; 0: at once"
     )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
     noise: Literal["operating-system", "seeded"] = Field(
@@ -88,11 +104,23 @@ def _check_lists(config: SiteConfig) -> None:
             raise UserError(f"Unknown {what} '{unknown[0]}' in {FILE}; known: {', '.join(known)}.")
 
 
+def ledger_of(folder: Path, config: SiteConfig) -> Path:
+    """Own data count on the one ledger of this user, whoever asks; a trial's on one in the site's folder."""
+    from prismfl.data import DATASETS
+    from prismfl.privacy.place import LEDGER_FILE, ledger_path
+
+    if config.ledger is not None:
+        return Path(config.ledger) / LEDGER_FILE
+    return folder / LEDGER_FILE if config.data in DATASETS else ledger_path()
+
+
 def as_toml(config: BaseModel) -> str:
     """A commented TOML file of a flat config; what is not set stays as a comment."""
     lines = []
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
+        if isinstance(value, dict):
+            continue
         lines.append(f"# {field.description}")
         lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
         lines.append("")

@@ -63,6 +63,7 @@ class Run:
     rule: Rule
     parts: dict[str, Cost] = field(default_factory=dict)
     open: bool = True
+    last: str = ""
 
     def charged_on(self, part: str) -> Cost:
         """What was charged on one of the disjoint parts of the data."""
@@ -199,7 +200,9 @@ class Balances:
             target.cap, target.order = admission.cap_from_json(body["cap"]), None
         elif entry.kind == "reserve":
             plan = Cost.from_json(body["plan"])
-            self.runs[body["run"], body["dataset"]] = Run(body["run"], body["dataset"], plan, body["rule"])
+            self.runs[body["run"], body["dataset"]] = Run(
+                body["run"], body["dataset"], plan, body["rule"], last=entry.time
+            )
             order = body["order"]
             self.datasets[body["dataset"]].order = None if order is None else account.ORDERS.index(order)
         elif entry.kind in ("release", "charge"):
@@ -271,7 +274,7 @@ class Balances:
         for release in body.get("arrived", ()):
             self._apply_arrival(release)
         run, part = self.runs[body["run"], body["reserved"]], body.get("part", "")
-        run.parts[part] = run.charged_on(part) + cost
+        run.parts[part], run.last = run.charged_on(part) + cost, entry.time
         self.charges[body["release"]] = Charge(
             seq=entry.seq,
             time=entry.time,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -302,6 +303,17 @@ class Ledger:
                 for release in self._state.releases_with_memory(run) if forget else ():
                     self._chain.drop(f"memory/{release}")
                 self._chain.append("close", {"run": run, **({"forget": True} if forget else {})})
+
+    def expire(self, *, hours: float, keep: str) -> list[str]:
+        """Closes every open run but `keep` that has reserved or released nothing for so many hours: what it holds and
+        has not spent is free again. Returns their names."""
+        before = (datetime.now(UTC) - timedelta(hours=hours)).isoformat(timespec="milliseconds")
+        self._chain.refresh()
+        runs = [run for run in self._state.runs.values() if run.open and run.name != keep]
+        gone = sorted({run.name for run in runs} - {run.name for run in runs if run.last > before})
+        for name in gone:
+            self.close(name, forget=True)
+        return gone
 
     # Reading
 
