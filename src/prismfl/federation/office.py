@@ -27,6 +27,7 @@ from prismfl.engines.remote import Answer, Request
 from prismfl.errors import PrismError
 from prismfl.federation.description import check_description, job_of, schema_of, spec_of
 from prismfl.federation.egress import Approvals, EgressLog
+from prismfl.federation.keys import peer_keys, signing_key
 from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, load_site
 from prismfl.method import State
@@ -35,6 +36,7 @@ from prismfl.payloads import JsonDict, Statistics, decode, encode
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import LEDGER_FILE, ledger_path
+from prismfl.privacy.roster import Roster
 from prismfl.rounds import Host, Job, adopt_step, site_step
 from prismfl.transcript import digest
 
@@ -125,24 +127,27 @@ class Office:
         elif place.read_text() != digest:
             raise RefusedError("config-mismatch", "This run started with another config; a change is a new run.")
 
-    def _allow_releases(self, job: Job) -> None:
+    def _allow_releases(self, job: Job, description: JsonDict) -> None:
         secured = job.secure is not None
         kinds = {Statistics.kind} if secured else {kind.kind for kind in job.method.leaves.values()}
-        if secured and not self.config.shared_noise:
-            raise RefusedError(
-                "shared-noise-not-allowed",
-                "A secure sum holds only a share of the noise from here; see `shared_noise`.",
-            )
+        if secured:
+            self._roster(description).admit(job.sum_rules(0))
         refused = sorted(kinds - set(self.config.releases))
         if refused:
             raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
         if job.task.unit != self.config.unit and job.method.guarantee == "site":
             raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {self.config.unit}.")
 
+    def _roster(self, description: JsonDict) -> Roster:
+        """Whom this site believes in a secure sum: the keys in its own folder."""
+        key = signing_key(self.folder / "keys" / "sign.key")
+        peers, config = peer_keys(self.folder), self.config
+        return Roster(config.name, key, peers, str(description["digest"]), honest=config.honest)
+
     def _host(self, job: Job, description: JsonDict) -> Host:
         """The site's own records and ledger, with the whole plan reserved. What is read is fingerprinted each time, so
         that data which were replaced on the way are known as well."""
-        self._allow_releases(job)
+        self._allow_releases(job, description)
         folder = self._run_folder(description)
         ledger = Ledger.open(self._ledger_path())
         records, prints = self._take(description)
@@ -161,6 +166,7 @@ class Office:
             deployed=self.config.noise == "operating-system",
             final=True,
             held=self.config.approval,
+            roster=None if job.secure is None else self._roster(description),
         )
 
     def _ledger_path(self) -> Path:
