@@ -22,6 +22,7 @@ from prismfl.engines.remote import Answer, QuorumError, Request, Rules, faults
 from prismfl.errors import BoundaryError, UserError
 from prismfl.federation import serving
 from prismfl.federation.description import describe, job_of
+from prismfl.federation.keys import make_site_keys
 from prismfl.federation.office import Office
 from prismfl.method import DPSettings, Items, Method, Shapes, Site, State, Summed, Task
 from prismfl.methods import METHODS
@@ -287,6 +288,37 @@ def test_a_malformed_answer_drops_only_its_sender(tmp_path: Path) -> None:
         grid.tamper = tamper
         serve(directory, grid)
         assert {(fault.site, fault.code) for fault in faults(directory)} == {("west", "malformed")}
+
+
+def test_a_site_with_another_list_of_keys_is_named_and_left_out(tmp_path: Path) -> None:
+    sites = offices(tmp_path / "sites", "prism-head")
+    make_site_keys(tmp_path / "old")
+    (sites[2].folder / "peers" / "north.pub").write_bytes((tmp_path / "old" / "sign.pub").read_bytes())
+    directory = make_run(tmp_path / "run", RULES, secure_config("prism-head"))
+    serve(directory, grid_of(sites))
+    assert {(fault.site, fault.code) for fault in faults(directory)} == {("west", "roster-mismatch")}
+    (row,) = [json.loads(line) for line in (directory.path / "secure.jsonl").read_text().splitlines()]
+    assert row["sites"] == ["north", "south"]
+
+
+def test_a_site_that_signs_nothing_good_is_left_out(tmp_path: Path) -> None:
+    """One site cannot keep the others from their sum by a signature that they would all refuse."""
+    for turn in ("keys", "sent"):
+        sites = offices(tmp_path / turn / "sites", "prism-head")
+        directory = make_run(tmp_path / turn / "run", RULES, secure_config("prism-head"))
+        grid = grid_of(sites)
+
+        def tamper(place: int, request: Message, reply: Message, turn: str = turn) -> list[Message]:
+            if (place, flower.read_request(request).turn) != (12, turn):
+                return [reply]
+            words = {**json.loads(flower.read_answer(reply).body), "signature": "00" * 64}
+            bad = flower.pack({"kind": "release", "code": "", "site": "west"}, json.dumps(words).encode())
+            return [Message(bad, reply_to=request)]
+
+        grid.tamper = tamper
+        serve(directory, grid)
+        (row,) = [json.loads(line) for line in (directory.path / "secure.jsonl").read_text().splitlines()]
+        assert row["sites"] == (["north", "south"] if turn == "keys" else list(NAMES))
 
 
 class Killed(BaseException):

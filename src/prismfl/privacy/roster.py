@@ -47,9 +47,9 @@ class Roster:
         unknown = [site for site in rules.sites if site not in keys]
         if unknown:
             raise RosterError(
-                f"The run names {len(unknown)} sites whose keys are not held here, '{str(unknown[0])[:40]}' among them. If "
-                "you know them, get their keys/sign.pub from themselves, not from the server, and put it into peers/ "
-                "as NAME.pub."
+                f"The run names {len(unknown)} sites whose keys are not held here, such as '{str(unknown[0])[:40]}'. "
+                "If you know them, get their keys/sign.pub from themselves, not from the server, and put each into "
+                "peers/ as NAME.pub."
             )
         if self.name not in rules.sites or len({keys[site] for site in rules.sites}) != len(rules.sites):
             raise RosterError("The run does not name this site, or names two sites that have one key in peers/.")
