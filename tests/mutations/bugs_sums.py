@@ -1,7 +1,5 @@
 """Bugs of secure sums under a server that lies: signatures, lists, what is bound into a mask, who shares the noise."""
 
-# ruff: noqa: E501  (a planted line is quoted as it stands)
-
 from __future__ import annotations
 
 from pathlib import Path
