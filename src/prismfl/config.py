@@ -20,7 +20,12 @@ class SecureConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     quorum: int = Field(ge=2, description="the sum opens with at least so many sites; more than half of them")
-    colluding: int = Field(0, ge=0, description="so many sites may tell the server all they know")
+    colluding: int = Field(
+        0,
+        ge=0,
+        description="so many sites may tell the server all they know; quorum - colluding sites make up the noise, each "
+        "adds its part (1: each adds all of it)",
+    )
 
 
 class RunConfig(BaseModel):

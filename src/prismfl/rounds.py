@@ -21,6 +21,7 @@ from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Summe
 from prismfl.payloads import Items, Payload, SyntheticSet, decode, encode
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.roster import Roster
 from prismfl.privacy.secure_sum import Rules, Secrecy
 from prismfl.rng import DEPLOYMENT, SIMULATION, Key
 
@@ -65,7 +66,7 @@ class Job:
 
     def round_cost(self, round: int, *, first: bool) -> Cost:
         """What a site pays for a round, charged before it begins; `first` where it remembers nothing of the run."""
-        if round >= self.settings.rounds:
+        if not 0 <= round < self.settings.rounds:
             raise BudgetError(f"Refused: round {round + 1} is not in the plan of {self.settings.rounds} rounds.")
         if self.method.guarantee == "client":
             plan = self.site_plan()
@@ -127,6 +128,7 @@ class Host:
     `part` names one of several disjoint parts of a data set (simulated sites on one ledger). `folder` is for secrets
     of its own and for locks. A site that is `deployed` takes its noise from the operating system. Where `final`, a
     release that was charged and came to nothing is never tried again: that it failed is all that anybody learns.
+    `roster` is whom it believes in a secure sum; without one it takes part in none.
     """
 
     name: str
@@ -140,6 +142,7 @@ class Host:
     final: bool = False
     held: bool = False
     reference: bool = False
+    roster: Roster | None = field(default=None, repr=False)
 
     def noise_key(self, job: Job, round: int) -> Key:
         return Key.from_os() if self.deployed else job.simulated_noise(self.name, round)

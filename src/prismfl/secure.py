@@ -1,16 +1,20 @@
 """A round in which the server reads only the sum over the sites: the turns of a secure sum, seen from both sides.
 
-Four turns: every site publishes keys, writes letters to the others, sends its masked numbers (the one release of the
-round, charged before it leaves), and reveals the shares that take the masks off the sum. Engines move the bytes. Asked
-twice, a site answers the same; asked anything else, it refuses.
+Five turns: every site publishes keys, writes letters to the others, sends its masked numbers (the one release of the
+round, charged before it leaves), signs the list of those who sent, and reveals the shares that take the masks off the
+sum. Engines move the bytes. Asked twice, a site answers the same; asked anything else, it refuses.
+
+The server may lie. A site takes part with sites alone whose keys it holds; keys and lists are signed, over a digest of
+all that was agreed (`Roster.bind`), which is in every mask and letter as well; shares leave only for a list that a
+quorum has signed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,18 +23,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from prismfl.atomic import write_atomically
 from prismfl.boundary import OpenedSum, PrivateRecords, PrivateShare, Release, make_release
-from prismfl.errors import WireError
+from prismfl.errors import BoundaryError, BudgetError, WireError
 from prismfl.method import DPSettings, State
 from prismfl.payloads import Items, Payload, Statistics
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.masking import Vector
+from prismfl.privacy.masking import Vector, derive
+from prismfl.privacy.roster import Roster, signed_by
 from prismfl.privacy.secure_sum import Collector, Party, PublicKeys, Rules, naive_shortfall, noise_in, noise_of
 from prismfl.rounds import Host, Hub, Job, ask_method, charged_release, check_cost, server_step
 
-TURNS = ("keys", "letters", "numbers", "shares")
+TURNS = ("keys", "letters", "numbers", "sent", "shares")
 ITEM = "masked"
 Answers = Mapping[str, Mapping[str, bytes]]  # turn -> site -> what it answered
 WORDS_LIMIT = 4_000_000
@@ -66,22 +72,83 @@ def note(folder: Path, opened: Opened) -> None:
 
 
 def site_turn(job: Job, state: State, host: Host, *, turn: str, told: str = "", arrived: Sequence[str] = ()) -> bytes:
-    """A site's answer in one turn of a round; `told` is what the server passes on from the others."""
-    rules = job.sum_rules(state.round)
-    place = _place(host, state.round)
-    party = _party(rules, host.name, place)
-    if turn == "keys":
-        keys = party.keys()
-        return _dump({"mask": keys.mask.hex(), "letter": keys.letter.hex()})
-    if turn == "letters":
-        letters = party.shares({site: _keys(entry) for site, entry in _load(told).items()})
-        write_atomically(place, _dump(party.words()))
-        return _dump({site: letter.hex() for site, letter in letters.items()})
-    if turn == "numbers":
-        return _numbers(job, state, host, party=party, told=told, arrived=arrived)
-    shares = party.reveal(tuple(_load(told)["sent"]))
-    write_atomically(place, _dump(party.words()))
-    return _dump({site: [kind, f"{share:x}"] for site, (kind, share) in shares.items()})
+    """A site's answer in one turn of a round; `told` is what the server passes on from the others.
+
+    One process at a time: two at once could each give half of what must never leave together.
+    """
+    if not 0 <= state.round < job.settings.rounds:
+        raise BudgetError(f"Refused: round {state.round + 1} is not in the plan of {job.settings.rounds} rounds.")
+    roster, rules = _roster(host), job.sum_rules(state.round)
+    roster.admit(rules)
+    with host.computing(f"{job.run}/sums"):
+        place = _place(host, state.round)
+        party = _party(roster.bind(rules), host.name, place)
+        if turn == "keys":
+            return _dump({**_signed_keys(roster, party), "label": party.rules.label, "roster": _signers(roster, rules)})
+        if turn == "letters":
+            letters = party.shares(_checked(roster, party.rules, _load(told)))
+            _keep(place, party)
+            return _dump({site: letter.hex() for site, letter in letters.items()})
+        if turn == "numbers":
+            return _numbers(job, state, host, party=party, told=told, arrived=arrived)
+        return _last_turns(roster, party, place, turn=turn, told=_load(told))
+
+
+def simulated(job: Job, host: Host) -> Host:
+    """A host of a run whose sites all live in one process: its keys follow from the run, and protect nobody."""
+    if host.roster is not None:
+        return host
+    seeds = {site: derive(job.digest.encode(), f"prismfl simulated site {site}") for site in job.task.sites}
+    keys = {site: Ed25519PrivateKey.from_private_bytes(seed) for site, seed in seeds.items()}
+    peers = {site: key.public_key() for site, key in keys.items()}
+    return replace(host, roster=Roster(host.name, keys[host.name], peers, job.digest, honest=len(peers)))
+
+
+def _roster(host: Host) -> Roster:
+    if host.roster is None:
+        raise BoundaryError("A secure sum needs the keys of the other sites; this site holds none.")
+    return host.roster
+
+
+def _signers(roster: Roster, rules: Rules) -> dict[str, str]:
+    keys = roster.keys
+    return {site: keys[site] for site in rules.sites}
+
+
+def _signed_keys(roster: Roster, party: Party) -> dict[str, str]:
+    pair = {"mask": party.keys().mask.hex(), "letter": party.keys().letter.hex()}
+    return {**pair, "signature": roster.sign(party.rules, "keys", pair).hex()}
+
+
+def _checked(roster: Roster, rules: Rules, told: Mapping[str, Any]) -> dict[str, PublicKeys]:
+    """The keys of all sites, each signed by its site for this very sum."""
+    for site, entry in told.items():
+        keys = _keys(entry)
+        pair = {"mask": keys.mask.hex(), "letter": keys.letter.hex()}
+        if not roster.signed(rules, site, "keys", pair, _bytes(entry["signature"])):
+            raise WireError(f"The keys said to be of '{site[:40]}' are not signed by it for this sum.")
+    return {site: _keys(entry) for site, entry in told.items()}
+
+
+def _last_turns(roster: Roster, party: Party, place: Path, *, turn: str, told: Mapping[str, Any]) -> bytes:
+    """Sign the one list of those who sent; then, once a quorum has signed the same, the shares for it."""
+    sent = told.get("sent")
+    if not isinstance(sent, list) or not all(isinstance(site, str) for site in sent):
+        raise WireError("The message holds no list of sites.")
+    confirmed = party.confirm(sent)
+    _keep(place, party)
+    if turn == "sent":
+        return _dump({"signature": roster.sign(party.rules, "sent", confirmed).hex()})
+    signatures = told.get("signatures")
+    if not isinstance(signatures, dict):
+        raise WireError("The message holds no signatures.")
+    agreed = [s for s, raw in signatures.items() if roster.signed(party.rules, s, "sent", confirmed, _bytes(raw))]
+    if len(agreed) < party.rules.quorum:
+        raise WireError(
+            f"{len(agreed)} of {party.rules.quorum} sites have signed this site's list of those who sent; nothing is "
+            "revealed."
+        )
+    return _dump({site: [kind, f"{share:x}"] for site, (kind, share) in party.reveal(sent).items()})
 
 
 def forget(host: Host) -> None:
@@ -91,13 +158,19 @@ def forget(host: Host) -> None:
 
 def _numbers(job: Job, state: State, host: Host, *, party: Party, told: str, arrived: Sequence[str]) -> bytes:
     """The one release of the round. Nothing is remembered of it: unmasked, it holds only a share of the noise."""
+    kept = host.ledger.outbox(f"{job.run}/{host.name}/{state.round}")
+    if kept is not None:
+        return kept
+    place = _place(host, state.round)
     letters = {site: _bytes(letter) for site, letter in _load(told).items()}
+    party.take(letters)  # before the charge: letters say nothing about a record
+    _keep(place, party)
 
     def make(cost: Cost) -> tuple[Release, Items]:
         charged, vector = _vector(job, state, host, party.rules)
         check_cost(charged.meter.cost, cost)
         masked = party.masked(letters, vector.numpy(), None)
-        write_atomically(_place(host, state.round), _dump(party.words()))
+        _keep(place, party)
         sealed = {ITEM: Statistics({ITEM: torch.from_numpy(masked.view(np.int64).copy())})}
         leaves: dict[str, type[Payload]] = {ITEM: Statistics}
         return make_release(charged, sealed, leaves=leaves, run=job.run, site=host.name, round=state.round), {}
@@ -122,15 +195,24 @@ def _place(host: Host, round: int) -> Path:
 
 
 def _party(rules: Rules, name: str, place: Path) -> Party:
-    """The party of this round, made once: of two processes that make one at a time, both use the first."""
+    """The party of this round, made once."""
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = place.with_suffix(f".{os.getpid()}")
-        write_atomically(fresh, _dump(Party(rules, name).words()))
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, place)
-        fresh.unlink()
-    return Party.from_words(rules, name, json.loads(place.read_bytes()))
+        _keep(place, Party(rules, name))
+    words = json.loads(place.read_bytes())
+    if words["label"] != rules.label:
+        raise WireError("This sum began with other sites, keys or numbers; it goes on with them or not at all.")
+    return Party.from_words(rules, name, words)
+
+
+def _keep(place: Path, party: Party) -> None:
+    """What a party has done is on the disk before its answer leaves, name and all."""
+    write_atomically(place, _dump({**party.words(), "label": party.rules.label}))
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _flat(job: Job, items: Items) -> torch.Tensor:
@@ -147,13 +229,32 @@ def told(job: Job, turn: str, answers: Answers) -> dict[str, str]:
     if turn == "keys":
         return dict.fromkeys(job.task.sites, "")
     if turn == "letters":
-        keys = _text({site: _load(raw) for site, raw in answers["keys"].items()})
-        return dict.fromkeys(answers["keys"], keys)
+        _, keys = agreed(answers["keys"])
+        return dict.fromkeys(keys, _text(keys))
     if turn == "numbers":
         boxes = {sender: _load(raw) for sender, raw in answers["letters"].items()}
         return {site: _text({sender: box[site] for sender, box in boxes.items() if sender != site}) for site in boxes}
-    sent = _text({"sent": sorted(answers["numbers"])})
-    return dict.fromkeys(answers["numbers"], sent)
+    sent = {"sent": sorted(answers["numbers"])}
+    if turn == "sent":
+        return dict.fromkeys(answers["numbers"], _text(sent))
+    signatures = {site: _load(raw)["signature"] for site, raw in answers["sent"].items()}
+    return dict.fromkeys(answers["sent"], _text({**sent, "signatures": signatures}))
+
+
+def agreed(answers: Mapping[str, bytes]) -> tuple[str, dict[str, dict[str, str]]]:
+    """The sum that most sites mean, and the keys of those who mean it and have signed them; the others are left out,
+    since every site would refuse theirs."""
+    words = {site: _load(raw) for site, raw in answers.items()}
+    views = Counter(_text({"label": w["label"], "roster": w["roster"]}) for w in words.values())
+    view = json.loads(max(sorted(views), key=views.__getitem__))
+    pairs = {site: {name: w[name] for name in ("mask", "letter")} for site, w in words.items()}
+    good = [
+        site
+        for site, w in words.items()
+        if {name: w[name] for name in view} == view
+        and signed_by(view["roster"].get(site, ""), view["label"], site, "keys", pairs[site], _bytes(w["signature"]))
+    ]
+    return view["label"], {site: {**pairs[site], "signature": words[site]["signature"]} for site in good}
 
 
 def check_answer(job: Job, state: State, site: str, raw: bytes, *, turn: str, answers: Answers) -> None:
@@ -163,20 +264,32 @@ def check_answer(job: Job, state: State, site: str, raw: bytes, *, turn: str, an
         return
     words = _load(raw)
     if turn == "keys":
-        _keys(words)
+        _check_keys(job, words)
     elif turn == "letters":
-        if set(words) != set(answers["keys"]) - {site} or not all(len(_bytes(w)) == LETTER for w in words.values()):
+        readers = set(agreed(answers["keys"])[1]) - {site}
+        if set(words) != readers or not all(len(_bytes(w)) == LETTER for w in words.values()):
             raise WireError("The letters are not one for each site that has a key.")
+    elif turn == "sent":
+        if set(words) != {"signature"} or len(_bytes(words["signature"])) != SIGNATURE:
+            raise WireError("The message holds no signature.")
     elif set(words) != set(answers["letters"]) or not all(_share(entry) for entry in words.values()):
         raise WireError("The shares are not one for each site that wrote letters.")
 
 
+def _check_keys(job: Job, words: Mapping[str, Any]) -> None:
+    _keys({name: words[name] for name in words if name not in ("label", "roster")})
+    roster = words.get("roster")
+    if not isinstance(words.get("label"), str) or len(words["label"]) != 64 or not isinstance(roster, dict):
+        raise WireError("The message does not say which sum it is for.")
+    if set(roster) != set(job.task.sites) or not all(len(_bytes(key)) == 32 for key in roster.values()):
+        raise WireError("The message does not hold one signing key for each site.")
+
+
 def secure_server_step(job: Job, state: State, answers: Answers, *, hub: Hub | None = None) -> tuple[State, Opened]:
     """The server's step on what it can read: the sum."""
-    rules = job.sum_rules(state.round)
-    collector = Collector(
-        rules, {s: _keys(_load(raw)) for s, raw in answers["keys"].items()}, tuple(answers["letters"])
-    )
+    label, keys = agreed(answers["keys"])
+    rules = replace(job.sum_rules(state.round), label=label)
+    collector = Collector(rules, {s: _keys(entry) for s, entry in keys.items()}, tuple(answers["letters"]))
     source = "none"
     for site, raw in answers["numbers"].items():
         release, masked = _masked(job, state, site, raw)
@@ -227,6 +340,7 @@ def _items(job: Job, total: np.ndarray[Any, np.dtype[np.float64]]) -> Items:
 # Words on the wire
 
 LETTER = 12 + 2 * 66 + 16  # nonce, two shares, tag
+SIGNATURE = 64
 
 
 def _dump(words: Mapping[str, Any]) -> bytes:
@@ -257,11 +371,11 @@ def _bytes(text: Any) -> bytes:
 
 
 def _keys(entry: Any) -> PublicKeys:
-    if not isinstance(entry, dict) or set(entry) != {"mask", "letter"}:
-        raise WireError("The message holds no pair of keys.")
+    if not isinstance(entry, dict) or set(entry) != {"mask", "letter", "signature"}:
+        raise WireError("The message holds no signed pair of keys.")
     keys = PublicKeys(_bytes(entry["mask"]), _bytes(entry["letter"]))
-    if not len(keys.mask) == len(keys.letter) == 32:
-        raise WireError("A key does not have 32 bytes.")
+    if not len(keys.mask) == len(keys.letter) == 32 or len(_bytes(entry["signature"])) != SIGNATURE:
+        raise WireError("A key does not have 32 bytes, or its signature 64.")
     return keys
 
 

@@ -14,6 +14,7 @@ import torch
 pytest.importorskip("flwr")
 from flwr.app import Message
 
+from prismfl import secure
 from prismfl.boundary import PrivateRecords, Records, Release
 from prismfl.config import RunConfig, validate
 from prismfl.engines import flower, local
@@ -21,6 +22,7 @@ from prismfl.engines.remote import Answer, QuorumError, Request, Rules, faults
 from prismfl.errors import BoundaryError, UserError
 from prismfl.federation import serving
 from prismfl.federation.description import describe, job_of
+from prismfl.federation.keys import make_site_keys
 from prismfl.federation.office import Office
 from prismfl.method import DPSettings, Items, Method, Shapes, Site, State, Summed, Task
 from prismfl.methods import METHODS
@@ -33,7 +35,7 @@ from prismfl.rng import Key
 from prismfl.rounds import Host, Job, site_step
 from prismfl.transcript import RunDirectory
 from tests.engines.grid import OneProcessGrid
-from tests.federation.folders import NAMES, make_run, make_site, run_config
+from tests.federation.folders import NAMES, introduced, make_run, make_site, run_config
 
 RULES = Rules(2, deadline=4.0, join=2.0, poll=0.01, ask_again=0.05)
 CLASSES = 40
@@ -98,11 +100,11 @@ def counts(state: State) -> np.ndarray:
 
 def test_the_secure_sum_is_the_plain_sum_up_to_rounding(tmp_path: Path) -> None:
     plain, _ = run_locally(histogram_job(0.0, None), tmp_path / "plain")
-    secure, _ = run_locally(histogram_job(0.0, Secrecy(3)), tmp_path / "secure")
+    summed, _ = run_locally(histogram_job(0.0, Secrecy(3)), tmp_path / "secure")
     exact = sum(np.bincount(records_of(s).y.numpy(), minlength=CLASSES) for s in "abcd")
     assert np.allclose(counts(plain), exact, rtol=1e-5)
     grid = histogram_job(0.0, Secrecy(3)).sum_rules(0).grid
-    assert np.abs(counts(secure) - counts(plain)).max() <= 4 * grid
+    assert np.abs(counts(summed) - counts(plain)).max() <= 4 * grid
 
 
 @pytest.mark.parametrize("secrecy", [Secrecy(3), Secrecy(4, colluding=2)])
@@ -199,8 +201,8 @@ def secure_config(method: str, quorum: int = 2, **changes: Any) -> Any:
 
 
 def offices(root: Path, method: str, **changes: Any) -> list[Office]:
-    allowed = {"methods": [method], "releases": ["statistics"], "shared_noise": True, "cap": 500.0}
-    return [make_site(root, name, **{**allowed, **changes}) for name in NAMES]
+    allowed = {"methods": [method], "releases": ["statistics"], "honest": len(NAMES), "cap": 500.0}
+    return introduced([make_site(root, name, **{**allowed, **changes}) for name in NAMES])
 
 
 def grid_of(sites: list[Office]) -> OneProcessGrid:
@@ -245,7 +247,7 @@ def test_both_engines_give_the_same_digest_and_charges(tmp_path: Path, method: s
     assert {tuple(release.items) for release in up} == {("masked",)}
 
 
-@pytest.mark.parametrize("turn", ["keys", "letters", "numbers", "shares"])
+@pytest.mark.parametrize("turn", ["keys", "letters", "numbers", "sent", "shares"])
 def test_a_site_that_drops_out_costs_only_its_part(tmp_path: Path, turn: str) -> None:
     sites = offices(tmp_path / "sites", "prism-head")
     directory = make_run(tmp_path / "run", RULES, secure_config("prism-head"))
@@ -254,7 +256,7 @@ def test_a_site_that_drops_out_costs_only_its_part(tmp_path: Path, turn: str) ->
     lines = serve(directory, grid)
     assert {(fault.site, fault.code) for fault in faults(directory)} == {("west", "late")}
     (row,) = [json.loads(line) for line in (directory.path / "secure.jsonl").read_text().splitlines()]
-    there = ["north", "south", "west"] if turn == "shares" else ["north", "south"]
+    there = ["north", "south", "west"] if turn in ("sent", "shares") else ["north", "south"]
     assert row["sites"] == there
     assert row["held"] >= row["promised"] == 0.7
     lacking = 1 - np.sqrt(len(there) / 3)
@@ -273,7 +275,7 @@ def test_below_its_quorum_a_sum_stays_closed(tmp_path: Path) -> None:
 
 
 def test_a_malformed_answer_drops_only_its_sender(tmp_path: Path) -> None:
-    for turn in ("keys", "letters", "numbers", "shares"):
+    for turn in secure.TURNS:
         sites = offices(tmp_path / turn / "sites", "prism-head")
         directory = make_run(tmp_path / turn / "run", RULES, secure_config("prism-head"))
         grid = grid_of(sites)
@@ -286,6 +288,37 @@ def test_a_malformed_answer_drops_only_its_sender(tmp_path: Path) -> None:
         grid.tamper = tamper
         serve(directory, grid)
         assert {(fault.site, fault.code) for fault in faults(directory)} == {("west", "malformed")}
+
+
+def test_a_site_with_another_list_of_keys_is_named_and_left_out(tmp_path: Path) -> None:
+    sites = offices(tmp_path / "sites", "prism-head")
+    make_site_keys(tmp_path / "old")
+    (sites[2].folder / "peers" / "north.pub").write_bytes((tmp_path / "old" / "sign.pub").read_bytes())
+    directory = make_run(tmp_path / "run", RULES, secure_config("prism-head"))
+    serve(directory, grid_of(sites))
+    assert {(fault.site, fault.code) for fault in faults(directory)} == {("west", "roster-mismatch")}
+    (row,) = [json.loads(line) for line in (directory.path / "secure.jsonl").read_text().splitlines()]
+    assert row["sites"] == ["north", "south"]
+
+
+def test_a_site_that_signs_nothing_good_is_left_out(tmp_path: Path) -> None:
+    """One site cannot keep the others from their sum by a signature that they would all refuse."""
+    for turn in ("keys", "sent"):
+        sites = offices(tmp_path / turn / "sites", "prism-head")
+        directory = make_run(tmp_path / turn / "run", RULES, secure_config("prism-head"))
+        grid = grid_of(sites)
+
+        def tamper(place: int, request: Message, reply: Message, turn: str = turn) -> list[Message]:
+            if (place, flower.read_request(request).turn) != (12, turn):
+                return [reply]
+            words = {**json.loads(flower.read_answer(reply).body), "signature": "00" * 64}
+            bad = flower.pack({"kind": "release", "code": "", "site": "west"}, json.dumps(words).encode())
+            return [Message(bad, reply_to=request)]
+
+        grid.tamper = tamper
+        serve(directory, grid)
+        (row,) = [json.loads(line) for line in (directory.path / "secure.jsonl").read_text().splitlines()]
+        assert row["sites"] == (["north", "south"] if turn == "keys" else list(NAMES))
 
 
 class Killed(BaseException):
@@ -320,8 +353,9 @@ def test_a_killed_server_asks_the_same_again_and_nobody_pays_twice(tmp_path: Pat
 def test_the_site_decides_about_secure_sums_too(tmp_path: Path) -> None:
     description = describe(secure_config("prism-head"), serving.declared(secure_config("prism-head"))[0], NAMES)
     state = encode({}, {"round": 0, "phase": "train"})
-    careful = make_site(tmp_path, "north", methods=["prism-head"], releases=["statistics"])
-    assert careful.answer(Request("hello", description)).code == "shared-noise-not-allowed"
+    careful = offices(tmp_path, "prism-head", honest=1)[0]
+    assert careful.answer(Request("hello", description)).code == "sum-refused"
+    assert "each site adds 1/2 of the noise" in (careful.folder / "site.log").read_text()
     (office, *_) = offices(tmp_path / "b", "prism-head")
     assert office.answer(Request("hello", description)).kind == "ready"
     assert office.answer(Request("round", description, 0, 1.0, state)).code == "config-mismatch"
@@ -330,9 +364,9 @@ def test_the_site_decides_about_secure_sums_too(tmp_path: Path) -> None:
         o.answer(Request("round", description, 0, 1.0, state, "keys")) for o in offices(tmp_path / "b", "prism-head")
     ]
     assert all(isinstance(answer, Answer) and answer.kind == "release" for answer in keys)
-    told = json.dumps({name: json.loads(answer.body) for name, answer in zip(NAMES, keys)})
+    told = secure.told(job_of(description), "letters", {"keys": {n: a.body for n, a in zip(NAMES, keys)}})["north"]
     letters = office.answer(Request("round", description, 0, 1.0, state, "letters", told))
     again = office.answer(Request("round", description, 0, 1.0, state, "letters", told))
     assert letters.body == again.body
-    fewer = json.dumps({name: json.loads(answer.body) for name, answer in zip(NAMES[:2], keys)})
+    fewer = json.dumps({name: entry for name, entry in json.loads(told).items() if name != "west"})
     assert office.answer(Request("round", description, 0, 1.0, state, "letters", fewer)).kind == "code"

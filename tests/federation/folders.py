@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from prismfl.config import RunConfig
 from prismfl.engines.remote import Rules
 from prismfl.federation import serving
+from prismfl.federation.keys import make_site_keys
 from prismfl.federation.office import Office
 from prismfl.federation.site_config import SiteConfig, as_toml
 from prismfl.transcript import RunDirectory
@@ -41,6 +43,20 @@ def make_site(root: Path, name: str, **changes: Any) -> Office:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "site.toml").write_text(as_toml(site_config(name, **changes)))
     return Office.open(folder)
+
+
+def introduced(offices: Sequence[Office]) -> list[Office]:
+    """The same sites, each with keys and with the others' public ones (made once)."""
+    for office in offices:
+        if not (office.folder / "keys").exists():
+            make_site_keys(office.folder / "keys")
+    for office in offices:
+        (office.folder / "peers").mkdir(exist_ok=True)
+        for other in offices:
+            if other is not office:
+                key = (other.folder / "keys" / "sign.pub").read_bytes()
+                (office.folder / "peers" / f"{other.config.name}.pub").write_bytes(key)
+    return list(offices)
 
 
 def make_run(path: Path, rules: Rules, config: RunConfig | None = None) -> RunDirectory:

@@ -105,7 +105,7 @@ def test_shares_are_revealed_once_and_letters_belong_to_their_reader() -> None:
         "d": "mask",
         "e": "mask",
     }
-    with pytest.raises(UserError, match="revealed once"):
+    with pytest.raises(UserError, match="confirmed, once"):
         parties["a"].reveal(("c", "d", "e"))
     twin = {**keys, "b": keys["c"]}
     with pytest.raises(WireError, match="same key"):
@@ -116,11 +116,13 @@ def test_shares_are_revealed_once_and_letters_belong_to_their_reader() -> None:
 def test_numbers_that_do_not_fit_are_refused_not_clipped() -> None:
     r = rules(largest=10.0)
     party = Party(r, "a")
-    party._held = dict.fromkeys(SITES, (1, 1))
-    party._keys = {name: Party(r, name).keys() for name in SITES}
+    others = {name: Party(r, name) for name in SITES[1:]}
+    keys = {name: other.keys() for name, other in {"a": party, **others}.items()}
+    party.shares(keys)
+    letters = {name: other.shares(keys)["a"] for name, other in others.items()}
     for bad in ([11.0] * 20, [float("nan")] * 20, [1.0] * 19):
         with pytest.raises(UserError, match="secure sum"):
-            party.masked({}, bad, Key.seed(0).noise())
+            party.masked(letters, bad, Key.seed(0).noise())
     collector = Collector(r)
     with pytest.raises(WireError, match="masked numbers"):
         collector.take("a", np.zeros(20))  # type: ignore[arg-type]
@@ -163,10 +165,10 @@ def test_what_opens_holds_at_least_the_promised_noise(lost: tuple[str, ...], pre
 
 
 def test_collusion_and_shortfall() -> None:
-    r = rules(sigma=2.0, colluding=1)
-    assert r.share_deviation == pytest.approx(2.0 * r.rounded_bound / r.grid / np.sqrt(2))
-    assert noise_of(r, 3) == pytest.approx(2.0)
-    assert noise_of(r, 2) == 0.0
+    r = rules(sigma=2.0, quorum=4, colluding=1)
+    assert r.share_deviation == pytest.approx(2.0 * r.rounded_bound / r.grid / np.sqrt(3))
+    assert noise_of(r, 4) == pytest.approx(2.0)
+    assert noise_of(r, 3) == 0.0
     assert naive_shortfall(rules(), 3) == pytest.approx(1 - np.sqrt(3 / 5))
     assert r.cost().describe().startswith("1 x Gaussian(noise 2)")
 
@@ -177,6 +179,8 @@ def test_collusion_and_shortfall() -> None:
         ({"quorum": 2}, "above half"),
         ({"sites": ("a", "a", "b")}, "different names"),
         ({"colluding": 3}, "colluding"),
+        ({"colluding": 1}, "could open two sums"),
+        ({"length": 2**26 + 1}, "length in 1"),
         ({"sigma": 1.0, "grid": 10.0}, "noise share"),
         ({"grid": 1e-14}, "may pass"),
     ],

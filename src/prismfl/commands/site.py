@@ -51,9 +51,10 @@ def init(
     schema: Annotated[str | None, typer.Option(help="Declared columns of a table.")] = None,
     part: Annotated[str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data.")] = None,
     approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
-    shared_noise: Annotated[
-        bool, typer.Option("--shared-noise", help="Secure sums may run here: each site adds a share of the noise.")
-    ] = False,
+    honest: Annotated[
+        int | None,
+        typer.Option(help="Secure sums may run here; so many sites, this one among them, tell the server nothing."),
+    ] = None,
 ) -> None:
     """Make a site: its keys, and site.toml with what it allows."""
     from prismfl.config import validate
@@ -67,8 +68,8 @@ def init(
     known = [METHODS[m] for m in method if m in METHODS]
     given: dict[str, object] = {"name": name, "data": _absolute(data), "delta": delta, "unit": unit}
     given |= {"label": label, "schema_file": schema and _absolute(schema), "approval": approval, "methods": method}
-    kinds = {kind.kind for m in known for kind in m.leaves.values()} | ({"statistics"} if shared_noise else set())
-    given |= {"releases": sorted(kinds), "shared_noise": shared_noise}
+    kinds = {kind.kind for m in known for kind in m.leaves.values()} | (set() if honest is None else {"statistics"})
+    given |= {"releases": sorted(kinds), "honest": honest or 1}
     given["cap"] = cap if cap == "none" else _number(cap)
     if part is not None:
         first, _, second = part.partition("/")

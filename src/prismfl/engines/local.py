@@ -35,7 +35,7 @@ def run(
     after_round: AfterRound = lambda state, traffic: None,
 ) -> Outcome:
     """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes."""
-    by_name = {host.name: host for host in hosts}
+    by_name = {host.name: host if job.secure is None else secure.simulated(job, host) for host in hosts}
     state = directory.load_state()
     if state is None:
         state = initial_state(job)

@@ -26,8 +26,8 @@ from prismfl.transcript import Message, RunDirectory, digest
 
 Kind = Literal["hello", "round", "finish"]
 CODE_LENGTH = 40
-TURNS_END_AT = (0.2, 0.4, 0.8, 1.0)
-"""When each turn of a secure sum ends, in parts of the round's deadline: keys, letters, numbers, shares."""
+TURNS_END_AT = (0.15, 0.3, 0.7, 0.85, 1.0)
+"""When each turn of a secure sum ends, in parts of the round's deadline: keys, letters, numbers, sent, shares."""
 
 
 class QuorumError(PrismError):
@@ -214,6 +214,8 @@ class Conductor:
             box, words = Inbox(self._folder(state.round, turn)), secure.told(self.job, turn, answers)
             closed = box.folder / "closed"
             if not closed.exists():
+                for site in sorted(set(answers.get("keys", ())) - set(words)) if turn == "letters" else ():
+                    self._fault(state.round, site, "roster-mismatch", "its list of the sites' keys is not the others'")
                 # A turn that ran over its time leaves the next ones a tenth of the deadline each.
                 seconds = max(start + share * self.rules.deadline - self.clock(), 0.1 * self.rules.deadline)
                 body = down if turn == "numbers" else empty

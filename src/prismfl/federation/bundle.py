@@ -23,7 +23,7 @@ from prismfl.config import RunConfig
 from prismfl.engines.remote import Request
 from prismfl.errors import PrismError, UserError, WireError
 from prismfl.federation.description import describe, job_of, public_images
-from prismfl.federation.keys import signing_key, verifying_key
+from prismfl.federation.keys import peer_keys, signing_key
 from prismfl.federation.office import Office
 from prismfl.federation.serving import declared, state_digest
 from prismfl.files import load_json, read_regular
@@ -74,11 +74,6 @@ def open_bundle(raw: bytes, keys: Mapping[str, Ed25519PublicKey]) -> tuple[JsonD
     except InvalidSignature:
         raise WireError(f"The bundle of '{header['site']}' does not carry its signature.") from None
     return header, body[start + size :]
-
-
-def peer_keys(folder: Path) -> dict[str, Ed25519PublicKey]:
-    """The signing keys this site trusts, by name: `peers/NAME.pub`."""
-    return {path.stem: verifying_key(path) for path in sorted((folder / "peers").glob("*.pub"))}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from prismfl.atomic import make_folder, opener
 from prismfl.errors import UserError
+from prismfl.federation.names import check_name
 from prismfl.files import read_regular
 
 YEARS = 5
@@ -98,6 +99,11 @@ def verifying_key(path: Path) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise UserError(f"'{path}' is not a signing key (Ed25519); a site's is keys/sign.pub.")
     return key
+
+
+def peer_keys(folder: Path) -> dict[str, Ed25519PublicKey]:
+    """The signing keys this site trusts, by name: `peers/NAME.pub`, from the sites themselves and not from a server."""
+    return {check_name(path.stem): verifying_key(path) for path in sorted((folder / "peers").glob("*.pub"))}
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

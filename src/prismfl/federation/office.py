@@ -25,6 +25,7 @@ from prismfl.errors import WireError, words_for_log
 from prismfl.federation import policy, site_data
 from prismfl.federation.description import check_description, job_of
 from prismfl.federation.egress import Approvals, EgressLog
+from prismfl.federation.keys import peer_keys, signing_key
 from prismfl.federation.names import RefusedError
 from prismfl.federation.site_config import SiteConfig, ledger_of, load_site
 from prismfl.federation.site_folder import LOG_BYTES, OneLine, SiteLog, close_site
@@ -33,6 +34,7 @@ from prismfl.one_release import unit_prints
 from prismfl.payloads import JsonDict, decode, encode
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.roster import Roster, RosterError
 from prismfl.rounds import Host, Job, adopt_step, site_step
 from prismfl.transcript import digest
 
@@ -72,7 +74,7 @@ class Office:
         run, told = str(request.job.get("run", ""))[:80], REFUSED
         try:
             job = self._allowed(request)
-        except RefusedError as error:
+        except (RefusedError, RosterError) as error:
             told, words = error.code, str(error)
         except Exception as error:  # a request that cannot even be read
             words = words_for_log(error)
@@ -101,6 +103,8 @@ class Office:
         policy.check_request(self.config, site_data.facts(self.config), request.job)
         job = job_of(request.job, with_public=False, device=self.config.device)
         policy.check_job(self.config, job)
+        if job.secure is not None:
+            self._roster(request.job).admit(job.sum_rules(0))
         turns = secure.TURNS if job.secure is not None else ("",)
         if request.kind == "round" and (request.turn not in turns or not 0 <= request.round < job.settings.rounds):
             raise RefusedError(REFUSED, f"The run has no round {request.round + 1} with a turn '{request.turn[:20]}'.")
@@ -134,6 +138,12 @@ class Office:
         elif place.read_text() != digest:
             raise RefusedError(REFUSED, "This run started with another config; a change is a new run.")
 
+    def _roster(self, description: JsonDict) -> Roster:
+        """Whom this site believes in a secure sum: the keys in its own folder."""
+        key = signing_key(self.folder / "keys" / "sign.key")
+        peers, config = peer_keys(self.folder), self.config
+        return Roster(config.name, key, peers, str(description["digest"]), honest=config.honest)
+
     def _host(self, job: Job, description: JsonDict) -> Host:
         """The site's own records and ledger, with the whole plan reserved. The config is on disk for the operator
         before anything is; a run that asks for nothing any more does not hold what it has not spent."""
@@ -158,6 +168,7 @@ class Office:
             final=True,
             held=self.config.approval,
             reference=self.config.reference,
+            roster=None if job.secure is None else self._roster(description),
         )
 
     def _declare(self, ledger: Ledger, own: site_data.SiteData) -> str:

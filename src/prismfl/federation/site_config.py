@@ -45,8 +45,11 @@ class SiteConfig(BaseModel):
         description="kinds of release that may leave: weights, gradient, statistics, synthetic-set, synthesizer"
     )
     configs: list[str] = Field([], description="digests of the only run configs that may run here; empty allows any")
-    shared_noise: bool = Field(
-        False, description="whether secure sums may run here: this site adds a share of the noise, the others the rest"
+    honest: int = Field(
+        1,
+        ge=1,
+        description="secure sums: how many of the sites in peers/ and this one, which counts, follow the protocol and "
+        "tell the server nothing; 1 trusts nobody, so that this site adds all the noise itself",
     )
     reference: bool = Field(
         False, description="whether only the plain reference arithmetic may be used here, no fast kernels"

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from prismfl.boundary import Records
-from prismfl.data import DATASETS, Dataset, Spec, load as load_named, load_path, partition
+from prismfl.data import DATASETS, Dataset, Spec, load_path, partition
+from prismfl.data import load as load_named
 from prismfl.federation.site_config import SiteConfig
 
 

@@ -55,8 +55,12 @@ def expand(key: bytes, length: int) -> Vector:
 
 
 def agree(mine: X25519PrivateKey, theirs: bytes, purpose: str) -> bytes:
-    """The key that two sites share, for one purpose of one sum."""
-    return derive(mine.exchange(X25519PublicKey.from_public_bytes(theirs)), purpose)
+    """The key that two sites share, for one purpose of one sum. A point that gives everybody the same is refused."""
+    try:
+        shared = mine.exchange(X25519PublicKey.from_public_bytes(theirs))
+    except ValueError as error:
+        raise WireError("A published key is not a point that two sites can agree on.") from error
+    return derive(shared, purpose)
 
 
 def derive(secret: bytes, purpose: str) -> bytes:

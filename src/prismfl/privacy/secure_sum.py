@@ -1,18 +1,23 @@
 """Sums that the server can read only as a whole: pairwise masks, shares for dropouts, and noise from every site.
 
 After Bonawitz et al. 2017 (double masking) with the distributed discrete Gaussian of Kairouz et al. 2021; written for
-few sites (each pair agrees on a key) and for statistics (integers modulo 2^k), against a server that follows the
-protocol but is curious, and up to `colluding` sites that tell it what they know. Four steps:
+few sites (each pair agrees on a key) and for statistics (integers modulo 2^k), against a server that lies and up to
+`colluding` sites that tell it what they know. Here is one site's arithmetic; who the others are, and that all were told
+the same, is signed (`roster.py`, `secure.py`). Five steps:
 
 1. every site publishes two X25519 keys (`keys`);
 2. it sends each other site, encrypted, a Shamir share of its own mask's seed and of its private mask key (`shares`);
 3. it sends its numbers plus noise plus masks (`masked`); the masks of sites that are there cancel in the sum;
-4. for every site the survivors reveal *either* the share of its own mask (it sent numbers) *or* of its mask key (it
-   dropped out), never both (`reveal`); with a quorum of shares the server removes what has not cancelled (`Collector`).
+4. it puts its name to one list of those who sent numbers, itself among them (`confirm`);
+5. once a quorum has signed the same list, the survivors reveal for every site *either* the share of its own mask (it
+   sent numbers) *or* of its mask key (it dropped out), never both (`reveal`); with a quorum of shares the server
+   removes what has not cancelled (`Collector`).
 
 Noise: each site adds an integer share of variance (sigma * bound)^2 / (quorum - colluding). Below the quorum nothing
-can be read, so what can be read always holds at least the promised noise, whoever drops out. `noise_of` says how much
-it was; `naive_shortfall` says what sharing the noise over all enrolled sites would have lacked.
+can be read, so what can be read always holds at least the promised noise, whoever drops out. Where the server lies, two
+lists could be signed by a quorum each unless 2 quorum > sites + colluding, so less is refused; only where each site
+adds all the noise (quorum - colluding = 1) nothing hangs on it. `noise_of` says how much noise it was;
+`naive_shortfall` says what sharing it over all enrolled sites would have lacked.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from prismfl.errors import UserError, WireError
 from prismfl.privacy.cost import Cost, Relation
-from prismfl.privacy.masking import Vector, agree, derive, expand, join_secret, split_secret
+from prismfl.privacy.masking import PRIME, Vector, agree, derive, expand, join_secret, split_secret
 from prismfl.rng import NoiseStream
 
 MODULUS_BITS = 64
@@ -40,6 +45,8 @@ SMALLEST_SHARE = 4.0
 told from a discrete Gaussian (the distance is below 10 n exp(-2 pi^2 s^2 / 2) < 1e-60)."""
 MOST_UNITS = 2.0**32
 """More units than any site has: a sum above this many bounds is refused."""
+MOST_NUMBERS = 2**26
+"""The longest vector that is added up: 512 MB of masked numbers, the most that a message holds."""
 Integers = npt.NDArray[np.int64]
 
 
@@ -73,8 +80,13 @@ class Rules:
             raise UserError(f"Expected a quorum above half of {n} sites, got {self.quorum}: else two sums could open.")
         if not 0 <= self.colluding < self.quorum:
             raise UserError(f"Expected 0 <= colluding < {self.quorum}, got {self.colluding}.")
-        if not (self.bound > 0 and self.grid > 0 and self.length > 0 and self.sigma >= 0):
-            raise UserError("Expected bound, grid and length > 0 and sigma >= 0.")
+        if self.sharing > 1 and 2 * self.quorum <= n + self.colluding:
+            raise UserError(
+                f"Expected a quorum above half of sites and colluding together ({n} + {self.colluding}), got "
+                f"{self.quorum}: else a server that lies could open two sums."
+            )
+        if not (self.bound > 0 and self.grid > 0 and 0 < self.length <= MOST_NUMBERS and self.sigma >= 0):
+            raise UserError(f"Expected bound and grid > 0, length in 1..{MOST_NUMBERS} and sigma >= 0.")
         if 0 < self.share_deviation < SMALLEST_SHARE:
             raise UserError(
                 f"Expected a grid <= {self.grid * self.share_deviation / SMALLEST_SHARE:g} so that a noise share spans "
@@ -91,8 +103,13 @@ class Rules:
     ) -> Rules:
         """Rules whose grid follows from public numbers: rounding adds at most a thousandth to a unit's norm, and a
         noise share spans at least eight steps."""
+        if not (0 < bound < math.inf and 0 < length <= MOST_NUMBERS and 0 <= sigma < math.inf):
+            raise UserError(
+                f"Expected a bound > 0, a length in 1..{MOST_NUMBERS} and sigma >= 0 for the secure sum, got {bound}, "
+                f"{length} and {sigma}."
+            )
         grid = 1e-3 * bound / math.sqrt(length)
-        if sigma > 0 and secrecy.quorum > secrecy.colluding:
+        if sigma > 0 and 0 < secrecy.quorum - secrecy.colluding <= len(sites):
             grid = min(grid, sigma * bound / math.sqrt(secrecy.quorum - secrecy.colluding) / 8.0)
         return cls(
             tuple(sites),
@@ -107,9 +124,14 @@ class Rules:
         )
 
     @property
+    def sharing(self) -> int:
+        """How many sites' shares make the whole noise: the honest ones that are in any sum that opens."""
+        return self.quorum - self.colluding
+
+    @property
     def share_deviation(self) -> float:
         """The standard deviation of one site's noise share, in integer steps."""
-        return self.sigma * self.rounded_bound / self.grid / math.sqrt(self.quorum - self.colluding)
+        return self.sigma * self.rounded_bound / self.grid / math.sqrt(self.sharing)
 
     @property
     def rounded_bound(self) -> float:
@@ -124,12 +146,12 @@ class Rules:
 def noise_of(rules: Rules, present: int) -> float:
     """The noise multiplier that a sum over `present` sites holds towards server and colluding sites together."""
     honest = present - rules.colluding
-    return rules.sigma * math.sqrt(honest / (rules.quorum - rules.colluding)) if present >= rules.quorum else 0.0
+    return rules.sigma * math.sqrt(honest / rules.sharing) if present >= rules.quorum else 0.0
 
 
 def noise_in(rules: Rules, present: int) -> float:
     """The noise multiplier that is really in a sum over `present` sites, for whoever reads it without help."""
-    return rules.sigma * math.sqrt(present / (rules.quorum - rules.colluding)) * rules.rounded_bound / rules.bound
+    return rules.sigma * math.sqrt(present / rules.sharing) * rules.rounded_bound / rules.bound
 
 
 def naive_shortfall(rules: Rules, present: int) -> float:
@@ -185,7 +207,8 @@ class Party:
     _keys: dict[str, PublicKeys] = field(default_factory=dict, repr=False)
     _letters: dict[str, bytes] = field(default_factory=dict, repr=False)
     _held: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
-    _revealed: tuple[str, ...] = ()
+    _sent: bool = False
+    _confirmed: tuple[str, ...] = ()
 
     def words(self) -> dict[str, Any]:
         """Everything this party knows, secrets included: for the site's own disk."""
@@ -196,7 +219,8 @@ class Party:
             "keys": {name: [k.mask.hex(), k.letter.hex()] for name, k in self._keys.items()},
             "letters": {name: letter.hex() for name, letter in self._letters.items()},
             "held": {name: [f"{seed:x}", f"{mask:x}"] for name, (seed, mask) in self._held.items()},
-            "revealed": list(self._revealed),
+            "sent": self._sent,
+            "confirmed": list(self._confirmed),
         }
 
     @classmethod
@@ -211,7 +235,8 @@ class Party:
             {n: PublicKeys(*(bytes.fromhex(k) for k in pair)) for n, pair in words["keys"].items()},
             {n: bytes.fromhex(letter) for n, letter in words["letters"].items()},
             {n: (int(seed, 16), int(mask, 16)) for n, (seed, mask) in words["held"].items()},
-            tuple(words["revealed"]),
+            words["sent"],
+            tuple(words["confirmed"]),
         )
 
     def keys(self) -> PublicKeys:
@@ -236,29 +261,45 @@ class Party:
         self._letters = {other: self._seal(other, seeds[other], masks[other]) for other in others}
         return dict(self._letters)
 
+    def take(self, letters: Mapping[str, bytes]) -> None:
+        """Read the letters of a quorum, once."""
+        found = {sender: self._open(sender, letter) for sender, letter in letters.items()}
+        own = {self.name: self._held[self.name]} if self.name in self._held else {}
+        if self.name in found or len(found | own) < self.rules.quorum:
+            raise UserError(f"Letters from {len(found | own)} of {self.rules.quorum} sites: too few to take part.")
+        if len(self._held) > 1 and self._held != found | own:
+            raise UserError("Letters are read once: these are not the ones that this site was given before.")
+        self._held = found | own
+
     def masked(self, letters: Mapping[str, bytes], values: npt.ArrayLike, noise: NoiseStream | None) -> Vector:
         """This site's numbers on the grid, plus its noise share, plus all masks. Only with letters from a quorum.
 
         Without `noise` the numbers hold their share already.
         """
         rules = self.rules
-        for sender, letter in letters.items():
-            self._held[sender] = self._open(sender, letter)
-        if len(self._held) < rules.quorum:
-            raise UserError(f"Letters from {len(self._held)} of {rules.quorum} sites: too few to take part.")
+        self.take(letters)
         steps = on_grid(rules, values) if noise is None else noisy_steps(rules, values, noise)
         total = steps.astype(np.uint64) + expand(self._own_mask_key(), rules.length)
         for other in sorted(set(self._held) - {self.name}):
             total = total + pair_mask(rules, self._mask, self._keys[other].mask, me=self.name, other=other)
+        self._sent = True
         return total
+
+    def confirm(self, sent: Sequence[str]) -> dict[str, Any]:
+        """What this site signs, once: whose keys it was told, whose letters it read, and who sent numbers."""
+        if self._confirmed and self._confirmed != tuple(sorted(sent)):
+            raise UserError("One list is confirmed, once: a second, different one would open a single site.")
+        if not self._sent or self.name not in sent:
+            raise UserError("This site has sent no numbers, or is said to have sent none; it confirms nothing.")
+        if len(set(sent)) < self.rules.quorum or len(set(sent)) != len(sent) or not set(sent) <= set(self._held):
+            raise UserError(f"Only {len(set(sent))} of {self.rules.quorum} sites sent numbers; nothing is revealed.")
+        self._confirmed = tuple(sorted(sent))
+        keys = {name: [k.mask.hex(), k.letter.hex()] for name, k in self._keys.items()}
+        return {"keys": keys, "letters": sorted(self._held), "sent": sorted(sent)}
 
     def reveal(self, sent: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Shares for the server: of the seed of each site that sent numbers, of the mask key of each that did not."""
-        if self._revealed and self._revealed != tuple(sorted(sent)):
-            raise UserError("Shares are revealed once: a second, different question would open a single site.")
-        if len(set(sent)) < self.rules.quorum or not set(sent) <= set(self._held):
-            raise UserError(f"Only {len(set(sent))} of {self.rules.quorum} sites sent numbers; nothing is revealed.")
-        self._revealed = tuple(sorted(sent))
+        self.confirm(sent)
         return {name: ("seed", seed) if name in sent else ("mask", mask) for name, (seed, mask) in self._held.items()}
 
     def _own_mask_key(self) -> bytes:
@@ -277,7 +318,10 @@ class Party:
             body = AESGCM(key).decrypt(letter[:12], letter[12:], f"{sender}>{self.name}".encode())
         except (InvalidTag, ValueError) as error:
             raise WireError(f"The letter of site '{sender}' cannot be opened.") from error
-        return int.from_bytes(body[:66], "big"), int.from_bytes(body[66:], "big")
+        seed, mask = int.from_bytes(body[:66], "big"), int.from_bytes(body[66:], "big")
+        if len(body) != 132 or not (seed < PRIME and mask < PRIME):
+            raise WireError(f"The letter of site '{sender}' does not hold two shares.")
+        return seed, mask
 
     def _letter_key(self, other: str) -> bytes:
         pair = "/".join(sorted((self.name, other)))

@@ -1,0 +1,1 @@
+"""The server lies, or one site does."""
