@@ -347,7 +347,7 @@ def test_only_codes_cross_when_a_client_app_breaks(tmp_path: Path) -> None:
     post = flower.GridPost(grid, {}, refresh=0.0)
     assert post.send(1, Request("hello", {"run": "r"}))
     ((_, _, answer),) = list(post.collect())
-    assert (answer.kind, answer.code, answer.body) == ("code", "internal", b"")
+    assert (answer.kind, answer.code, answer.body) == ("code", "refused", b"")
 
 
 def bundle(files: dict[str, str]) -> bytes:

@@ -358,8 +358,8 @@ def test_the_site_decides_about_secure_sums_too(tmp_path: Path) -> None:
     assert "each site adds 1/2 of the noise" in (careful.folder / "site.log").read_text()
     (office, *_) = offices(tmp_path / "b", "prism-head")
     assert office.answer(Request("hello", description)).kind == "ready"
-    assert office.answer(Request("round", description, 0, 1.0, state)).code == "config-mismatch"
-    assert office.answer(Request("round", description, 0, 1.0, state, "open")).code == "config-mismatch"
+    assert office.answer(Request("round", description, 0, 1.0, state)).code == "refused"
+    assert office.answer(Request("round", description, 0, 1.0, state, "open")).code == "refused"
     keys = [
         o.answer(Request("round", description, 0, 1.0, state, "keys")) for o in offices(tmp_path / "b", "prism-head")
     ]

@@ -115,6 +115,6 @@ def test_a_bundle_that_is_no_file_is_refused_not_waited_for(tmp_path: Path) -> N
 
 def test_the_site_decides_here_too(tmp_path: Path) -> None:
     peer, *_ = make_peers(tmp_path / "sites", cap=0.01)
-    with pytest.raises(PrismError, match="budget-refused"):
+    with pytest.raises(PrismError, match="refused"):
         peer.export(tmp_path / "shared")
     assert not list((tmp_path / "shared").glob("*"))

@@ -11,6 +11,7 @@ import pytest
 from prismfl.boundary import PrivateRecords
 from prismfl.engines.remote import Answer, Request
 from prismfl.errors import UserError
+from prismfl.federation import site_data
 from prismfl.federation.description import describe, digest_of, job_of
 from prismfl.federation.egress import Approvals, EgressLog
 from prismfl.federation.office import Office
@@ -61,7 +62,7 @@ def test_a_confirmed_release_is_sent_again_from_the_copy(tmp_path: Path) -> None
     assert ledger.outbox(f"{told['run']}/north/0") is None
     assert ask(office, told, 0).body == first.body
     next((office.folder / "egress").glob("*0000*")).unlink()
-    assert ask(office, told, 0).code == "release-lost"
+    assert ask(office, told, 0).code == "refused"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +71,10 @@ def test_a_confirmed_release_is_sent_again_from_the_copy(tmp_path: Path) -> None
         ({"methods": ["fedavg"]}, {}, "method-not-allowed"),
         ({"releases": ["synthetic-set"]}, {}, "release-not-allowed"),
         ({"configs": ["0" * 64]}, {}, "config-not-allowed"),
-        ({"cap": 0.05}, {}, "budget-refused"),
+        ({"cap": 0.05}, {}, "refused"),
         ({"unit": "patient_id"}, {}, "unit-mismatch"),
-        ({"data": "breast-cancer"}, {}, "schema-mismatch"),
-        ({"cap": 2.0}, {"settings": {"rounds": 1000}}, "budget-refused"),
+        ({"data": "breast-cancer"}, {}, "refused"),
+        ({"cap": 2.0}, {"settings": {"rounds": 1000}}, "refused"),
     ],
 )
 def test_the_site_refuses_whatever_the_server_asks(
@@ -92,10 +93,10 @@ def test_versions_and_configs_are_refused_before_any_data_is_read(
     office = make_site(tmp_path, "north")
     told = description()
 
-    def never(self: Office, description: JsonDict) -> object:
+    def never(*_: object) -> object:
         raise AssertionError("data was read")
 
-    monkeypatch.setattr(Office, "_read", never)
+    monkeypatch.setattr(site_data, "load", never)
     newer = {**told, "prismfl": "99.0"}
     newer["digest"] = digest_of(newer)
     changed = {**told, "config": {**told["config"], "seed": 1}}
@@ -110,7 +111,7 @@ def test_a_run_cannot_change_its_config_on_the_way(tmp_path: Path) -> None:
     told = description()
     assert ask(office, told).kind == "release"
     other = {**description(settings={"rounds": 3}), "run": told["run"]}
-    assert ask(office, other).code == "config-mismatch"
+    assert ask(office, other).code == "refused"
 
 
 def test_of_an_exception_only_a_code_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ def test_of_an_exception_only_a_code_leaves(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(PrivateRecords, "noisy_gradient", broken)
     answer = ask(office, description())
-    assert answer == Answer("code", code="internal", site="north")
+    assert answer == Answer("code", code="refused", site="north")
     assert "Jane" not in (office.folder / "site.log").read_text()
     assert "Jane" not in (office.folder / "egress.jsonl").read_text()
 
@@ -129,7 +130,7 @@ def test_of_an_exception_only_a_code_leaves(tmp_path: Path, monkeypatch: pytest.
 def test_a_release_waits_for_a_person(tmp_path: Path) -> None:
     office = make_site(tmp_path, "north", approval=True)
     told = description()
-    assert ask(office, told).code == "held"
+    assert ask(office, told).code == "refused"
     approvals = Approvals(office.folder)
     (held,) = approvals.all()
     assert held.decision == "waiting"
@@ -152,7 +153,7 @@ def test_a_denied_release_never_leaves_and_stays_charged(tmp_path: Path) -> None
     ask(office, told)
     approvals = Approvals(office.folder)
     approvals.decide(approvals.all()[0].id, "denied")
-    assert [ask(office, told).code for _ in range(2)] == ["denied", "denied"]
+    assert [ask(office, told).code for _ in range(2)] == ["refused", "refused"]
     assert len(office._host(job_of(told), told).ledger.charges(run=told["run"])) == 1
     assert not (office.folder / "egress").exists()
 

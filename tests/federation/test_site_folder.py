@@ -83,7 +83,7 @@ told = describe(config, declared(config)[0], NAMES)
 office = Office.open(folder)
 assert office.answer(Request("hello", told)).kind == "ready"
 ledger = Ledger.open(folder / "ledger.sqlite")
-assert ask(office, "round", told).code == "held"
+assert ask(office, "round", told).code == "refused"
 look()
 approve()
 assert ask(office, "round", told).kind == "release"
@@ -97,7 +97,7 @@ for _ in range(2):
     try:
         Peer.open(folder, config).export(root / "shared")
     except PrismError as error:
-        assert "held" in str(error), error
+        assert "refused" in str(error), error
         approve()
 look()
 print(json.dumps(modes))
@@ -270,7 +270,7 @@ def test_of_a_foreign_exception_the_log_tells_type_and_place(tmp_path: Path, mon
         raise RuntimeError(f"record 17: {SENTINEL}")
 
     monkeypatch.setattr(PrivateRecords, "noisy_gradient", broken)
-    assert ask(office, description()).code == "internal"
+    assert ask(office, description()).code == "refused"
     log = (office.folder / "site.log").read_text()
     assert SENTINEL not in log
     assert "RuntimeError in prismfl.methods.dp_fedavg, line" in log
@@ -330,7 +330,7 @@ def test_nothing_of_an_exception_reaches_flowers_log(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PRISMFL_SITE", str(office.folder))
     done = in_process(CLIENT, SENTINEL)
     assert done.returncode == 1
-    assert "internal" in done.stdout
+    assert "refused" in done.stdout
     assert done.stderr.count("prismfl: RuntimeError") == 3, done.stderr
     assert SENTINEL not in done.stdout + done.stderr
     assert SENTINEL not in (office.folder / "site.log").read_text()

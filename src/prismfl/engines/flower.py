@@ -192,7 +192,7 @@ def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:
         try:
             given = answer(read_request(message), context)
         except Exception:  # the border of the site: Flower would send the exception's text to the server
-            given = Answer("code", code="internal")
+            given = Answer("code", code="refused")
         words = {"kind": given.kind, "code": given.code, "site": given.site}
         return Message(pack(words, given.body), reply_to=message)
 
