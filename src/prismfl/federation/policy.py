@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from prismfl.data import DATASETS, Schema, Spec
 from prismfl.data.public import DRAWN, public_names
 from prismfl.errors import UserError
-from prismfl.federation.description import schema_digest
+from prismfl.federation.description import TRAVELS, schema_digest
 from prismfl.federation.names import NAME, RefusedError
 from prismfl.federation.site_config import SiteConfig
 from prismfl.method import Method
@@ -43,7 +43,7 @@ _TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", 
 def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> None:
     """Refuse what this site's words do not allow; what is left names only things of the site."""
     told = description["config"]
-    if not isinstance(told, dict) or not set(description) <= _TOP:
+    if not isinstance(told, dict) or not set(description) <= _TOP or not set(told) <= set(TRAVELS):
         raise RefusedError("refused", "The request holds something that no request of this version has.")
     _check_names(config, description)
     if config.configs and description["digest"] not in config.configs:
