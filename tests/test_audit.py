@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from prismfl import experiment
-from prismfl.audit import bounds, trial
+from prismfl.audit import bounds, own_files, trial
 from prismfl.audit.membership import Suite, attack_set, judged
 from prismfl.audit.one_run import audit_method, judge
 from prismfl.audit.reopen import reopen
@@ -19,6 +20,7 @@ from prismfl.audit.steps import audit_steps
 from prismfl.audit.two_worlds import audit_two_worlds
 from prismfl.cli import app
 from prismfl.config import RunConfig
+from prismfl.data import files as data_files
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.metrics.membership import gaussian_epsilon
@@ -226,3 +228,22 @@ def test_too_few_foreign_records_are_refused() -> None:
 
     with pytest.raises(UserError, match="at least 4 non-members"):
         attack_set(torch.zeros(5, 2), torch.zeros(5, 2), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("kind", own_files.KINDS)
+def test_a_record_of_an_own_file_counts_for_what_is_claimed(kind: str, place: str) -> None:
+    found = own_files.audit_file(kind, place, repeats=120, seed=1)
+    assert found.passed, found
+
+
+def test_a_hold_out_by_position_is_seen_by_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mistake of earlier versions, made again: removing the first row deals all others anew."""
+
+    def by_position(records: Any, fraction: float) -> Any:
+        return np.random.default_rng(0x7E57).random(len(records.y)) < fraction
+
+    monkeypatch.setattr(data_files, "_held_out", by_position)
+    found = own_files.audit_file("table", "first", repeats=120, seed=1)
+    assert not found.passed
+    assert found.low > 2 * found.claimed

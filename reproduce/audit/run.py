@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prismfl import runtime
 from prismfl.audit.one_run import audit_method
+from prismfl.audit.own_files import audit_files
 from prismfl.audit.steps import audit_steps
 from prismfl.audit.trial import auditable
 from prismfl.audit.two_worlds import audit_two_worlds
@@ -26,6 +27,8 @@ def main() -> None:
     done = json.loads(file.read_text()) if file.exists() else {"methods": {}, "skipped": {}, "steps": [], "worlds": {}}
     if not done["steps"]:
         done["steps"] = [step.as_dict() for step in audit_steps()]
+    if not done.get("files"):
+        done["files"] = [step.as_dict() for step in audit_files()]
     for name, method in METHODS.items():
         reason = auditable(method)
         if reason is not None:
@@ -68,7 +71,7 @@ def table(done: dict) -> str:
         f"| {name} | - | - | - | - | - | - | skipped: {why} | - |" for name, why in sorted(done["skipped"].items())
     ]
     lines += ["", "| mechanism | mu claimed | mu measured (99.9 % limits) | verdict |", "|---|---|---|---|"]
-    for s in done["steps"]:
+    for s in [*done["steps"], *done["files"]]:
         verdict = "passed" if s["passed"] else "FAILED"
         lines.append(f"| {s['mechanism']} | {s['claimed']:.2f} | {s['low']:.2f} to {s['high']:.2f} | {verdict} |")
     lines += ["", "| two worlds | claimed | at least | mu claimed | mu estimated |", "|---|---|---|---|---|"]

@@ -58,7 +58,7 @@ def audit_step(name: str, ask: Answer, *, repeats: int, seed: int, sigma: float 
 
     @lru_cache(maxsize=len(PLACES))
     def known(entropy: Key, place: int) -> tuple[torch.Tensor, torch.Tensor]:
-        without, whole = (ask(world, _Silence(entropy), place) for world in (False, True))
+        without, whole = (ask(world, Silence(entropy), place) for world in (False, True))
         return without, (whole - without) / (whole - without).norm().clamp(min=1e-12)
 
     def score(there: bool, i: int) -> float:
@@ -74,7 +74,7 @@ def audit_step(name: str, ask: Answer, *, repeats: int, seed: int, sigma: float 
     return Step(name, claimed, low, high, passed=low <= claimed and high >= SHORTFALL * claimed)
 
 
-class _Silence(NoiseStream):
+class Silence(NoiseStream):
     """Noise of size zero: shows what one unit adds."""
 
     def normal(self, count: int) -> torch.Tensor:
