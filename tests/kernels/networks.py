@@ -64,7 +64,7 @@ def u_net() -> Network:
         diffusion.record_misfit(made, CLASSES),
         params,
         (1, 8, 8),
-        lambda n: diffusion.draws((1, 8, 8), 2, torch.Generator().manual_seed(n), n),
+        lambda n: (torch.randn(n, diffusion.normals((1, 8, 8), 2), generator=torch.Generator().manual_seed(n)),),
     )
 
 

@@ -393,7 +393,7 @@ BUGS = [
         "a person counts once a record",
         PrivateRecords,
         "__init__",
-        'self._records = records if unit != "record" else Records(records.x, records.y)',
+        'self._records = records if unit != "record" or records.unit is None else Records(records.x, records.y)',
         "self._records = Records(records.x, records.y)",
         patient,
     ),

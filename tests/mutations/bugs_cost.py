@@ -14,7 +14,7 @@ from prismfl.commands import synth_table
 from prismfl.federation.office import Office
 from prismfl.methods import dp_fedavg_client, prism_head
 from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Host, Job
+from prismfl.rounds import Job
 from tests import test_whole_cost as tests
 from tests.methods import test_prism as prism_tests
 from tests.mutations.planting import Bug, Check
@@ -49,20 +49,12 @@ BUGS = [
         own(tests.test_what_fails_after_the_charge_is_charged_final_and_forgotten),
     ),
     Bug(
-        "a killed round was free",
+        "a simulation that was broken off cannot go on",
         rounds,
         "charged_release",
-        "        release, memory = make(cost)\n",
-        "        release, memory = make(cost) if host.final else (None, None)\n",
+        "again=not host.final",
+        "again=False",
         own(tests.test_a_simulation_that_was_broken_off_is_computed_again_for_the_same_charge),
-    ),
-    Bug(
-        "two compute one round",
-        Host,
-        "computing",
-        "fcntl.flock(handle, fcntl.LOCK_EX)",
-        "self.ledger.outbox = lambda release_id: None",
-        own(tests.test_two_who_compute_one_round_send_the_same_bytes_and_remember_the_same),
     ),
     Bug(
         "the meter is not compared with the charge",
