@@ -6,9 +6,10 @@ import difflib
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ class Result:
     """What a finished run reports; `as_dict` is the JSON form.
 
     `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
-    started from another's model depends on both.
+    started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
+    releases, on the `ledger`.
     """
 
     schema_version: int
@@ -99,6 +101,8 @@ class Result:
     own_data: bool = False
     epsilon_total: float | None = None
     cost_total: dict[str, Any] | None = None
+    ledger: str | None = None
+    spent_so_far: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -178,6 +182,7 @@ def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
         schema=config.schema_file,
         unit=_unit_column(config),
         natural=split.column if split.name == "natural" else None,
+        train_size=None if config.records is None else config.records * config.sites,
         test_fraction=TEST_FRACTION if held_out else 0.0,
     )
 
@@ -304,7 +309,7 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
-    directory = RunDirectory.create(path, stored, runtime.environment())
+    directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
     directory.save_state(first)
     return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
 
@@ -412,6 +417,9 @@ def _execute(
     scores = _scores(job, predict, outcome, dataset)
     epsilon, cost = _spent(job, hosts, hub)
     result = _result(job, config, directory, outcome.state, scores=scores, epsilon=epsilon, cost=cost)
+    if is_own(config):
+        book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
+        result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
     _save_synthetic(outcome.state, directory.path / "gen", dataset.spec)
     unit, relation = job.task.unit, job.task.relation
     extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
@@ -422,6 +430,7 @@ def _execute(
         ledger.close(job.run)
     directory.write_json("result.json", result.as_dict())
     directory.set_status("finished")
+    shutil.rmtree(directory.path / "memory", ignore_errors=True)  # locks and secrets of a run that is over
     return result
 
 

@@ -126,6 +126,13 @@ class PrismSynthesizer:
         assert self._fitted is not None
         return self._fitted[1].release
 
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger that the release was charged to."""
+        self._job  # noqa: B018 - says clearly that fit comes first
+        assert self._fitted is not None
+        return self._fitted[1].ledger
+
     def certificate(self) -> dict[str, Any]:
         """What was promised and how, for whoever receives the images."""
         cost, task = self.release.cost, self._job.task

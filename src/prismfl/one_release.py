@@ -19,7 +19,6 @@ import torch
 
 from prismfl.boundary import Records, Release
 from prismfl.errors import UserError
-from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import LEDGER_FILE, ledger_path
@@ -71,7 +70,7 @@ def release_once(job: Job, holder: Holder) -> Made:
         release = receive(job, state, site, site_step(job, state, host))
         ledger.confirm(release.id)
         ledger.close(job.run, forget=True)
-        return Made(release, path, total_so_far(ledger, dataset, job.task.delta))
+        return Made(release, path, ledger.total_so_far(dataset, job.task.delta))
 
 
 def refuse_seeded(cap: Cap | None, *, deployed: bool) -> None:
@@ -87,22 +86,3 @@ def unit_prints(records: Records) -> Iterable[bytes]:
     if records.unit is None:
         return ()
     return (int(code).to_bytes(8, "little", signed=True) for code in torch.unique(records.unit))
-
-
-def total_so_far(ledger: Ledger, dataset: str, delta: float) -> dict[str, Any]:
-    """What the data have paid over all their releases, for a certificate: epsilon None means no guarantee."""
-    charges = ledger.charges(dataset=dataset)
-    seeded = sum(charge.noise not in ("", DEPLOYMENT) for charge in charges)
-    sums = next(status.spent for status in ledger.status() if status.dataset == ledger.resolve(dataset))
-    epsilons = [account.epsilon(cost, delta) for cost in sums]
-    found: dict[str, Any] = {
-        "releases": len(charges),
-        "epsilon": epsilons[0] if len(epsilons) == 1 and epsilons[0] != float("inf") else None,
-        "delta": delta,
-        "by_unit": {f"{cost.unit}, {cost.relation}": _finite(e) for cost, e in zip(sums, epsilons)},
-    }
-    return found | ({"seeded_releases": seeded, "seeded": NO_PROTECTION} if seeded else {})
-
-
-def _finite(value: float) -> float | None:
-    return None if value == float("inf") else value

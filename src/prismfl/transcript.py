@@ -41,9 +41,12 @@ class RunDirectory:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> RunDirectory:
+    def create(
+        cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any], *, closed: bool = False
+    ) -> RunDirectory:
+        """A new run directory; a `closed` one is for its owner's eyes alone."""
         try:
-            make_folder(path, new=True)
+            make_folder(path, closed=closed, new=True)
         except FileExistsError:
             raise UserError(f"The run directory '{path}' exists already; choose another with --out.") from None
         except OSError as error:

@@ -143,7 +143,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
     spent = ["∞ (no DP guarantee)" if epsilon is None else f"{epsilon:.4g}" for epsilon in facts["epsilon spent"]]
     return {
         "data set": f"{facts['id']}: {', '.join(facts['names'])}",
-        "records": facts["records"],
+        "known records and units": facts["records"],
         "epsilon spent": ", ".join(spent),
         "cap": "none" if facts["cap"] is None else f"{facts['cap']:g}",
         "delta": f"{facts['delta']:g}",

@@ -32,7 +32,7 @@ def synth(
     fmt: Format = "table",
 ) -> None:
     """Make a synthetic copy of a data set under a privacy budget, with certificate.json."""
-    from prismfl.report.tables import simple_table
+    from prismfl.report.tables import simple_table, total_words
 
     shared: dict[str, Any] = {
         "epsilon": epsilon,
@@ -64,7 +64,9 @@ def synth(
             if given is not None:
                 raise UserError(f"Expected no {name} for images; it belongs to tables.")
         found = synth_images(data, public=public, **shared)
-    shown = [{"what": key, "value": str(value)} for key, value in found.items() if not isinstance(value, dict | list)]
+    plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
+    plain["your data so far"] = total_words(found["total_so_far"])
+    shown = [{"what": key, "value": value} for key, value in plain.items()]
     terminal.emit(found, fmt, lambda: simple_table("Synthetic data", shown))
 
 

@@ -81,7 +81,7 @@ def _write(
     if onsite:
         seeds = synthesizer.seeds(synthesizer.settings.images)
         certificate["onsite"] = onsite_comparison(out / "onsite-do-not-release", made.x, seeds=seeds, dataset=dataset)
-    return {**certificate, "out": str(out)}
+    return {**certificate, "out": str(out), "ledger": str(synthesizer.ledger_path)}
 
 
 def onsite_comparison(folder: Path, made: torch.Tensor, *, seeds: torch.Tensor, dataset: Dataset) -> dict[str, Any]:

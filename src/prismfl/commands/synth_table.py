@@ -94,7 +94,7 @@ def synth_table(
     write_atomically(out, table_bytes(_decoded(table, x, y), out))
     found = _certificate(table, task, cfg, out=out, count=len(y), made=made)
     write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
-    return {**found, "out": str(out)}
+    return {**found, "out": str(out), "ledger": str(made.ledger)}
 
 
 def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:

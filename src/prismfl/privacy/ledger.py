@@ -14,6 +14,7 @@ Which plans a cap admits is in `admission`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from prismfl.privacy.admission import Cap, Rule
 from prismfl.privacy.balances import Balances, Charge, Dataset, DatasetStatus
 from prismfl.privacy.chain import Chain, Entry, digest_of
 from prismfl.privacy.cost import Cost
+from prismfl.rng import DEPLOYMENT, NO_PROTECTION
 
 _FINGERPRINT = 8
 
@@ -335,6 +337,17 @@ class Ledger:
         if sums:
             return sums[0]
         return Cost.zero(target.cap.unit, target.cap.relation) if target.cap else Cost.zero()
+
+    def total_so_far(self, dataset: str, delta: float) -> dict[str, Any]:
+        """What a data set has paid over all its releases, in plain values: epsilon None means no guarantee."""
+        charges, sums = self.charges(dataset=dataset), self._state.spent(self.resolve(dataset))
+        epsilons = {f"{cost.unit}, {cost.relation}": account.epsilon(cost, delta) for cost in sums}
+        finite = {words: None if math.isinf(value) else value for words, value in epsilons.items()}
+        seeded = sum(charge.noise not in ("", DEPLOYMENT) for charge in charges)
+        found: dict[str, Any] = {"releases": len(charges), "epsilon": None, "delta": delta, "by_unit": finite}
+        if len(finite) == 1:
+            found["epsilon"] = next(iter(finite.values()))
+        return found | ({"seeded_releases": seeded, "seeded": NO_PROTECTION} if seeded else {})
 
     def status(self) -> list[DatasetStatus]:
         """The balance of every data set."""

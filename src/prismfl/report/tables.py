@@ -52,6 +52,16 @@ def simple_table(title: str, rows: Sequence[Mapping[str, Any]], *, caption: str 
     return table
 
 
+def total_words(total: Mapping[str, Any]) -> str:
+    """What one's own data have paid in all, for people."""
+    paid = ", ".join(
+        f"{'no guarantee' if value is None else f'epsilon {value:.4g}'} per {words.partition(',')[0]}"
+        for words, value in (total.get("by_unit") or {}).items()
+    )
+    seeded = f"; {total['seeded_releases']} of them seeded: no protection" if total.get("seeded_releases") else ""
+    return f"{paid or 'nothing'} over {total.get('releases', 0)} releases{seeded}"
+
+
 def result_table(result: Mapping[str, Any]) -> Table:
     accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %"
     if result["accuracy"] is not None and result.get("own_data"):
@@ -67,6 +77,8 @@ def result_table(result: Mapping[str, Any]) -> Table:
         "seconds": f"{result['seconds']:.1f}",
         "run": result["run_dir"],
     }
+    if result.get("ledger"):
+        rows |= {"your data so far": total_words(result.get("spent_so_far") or {}), "ledger": result["ledger"]}
     return _two_columns("Run", rows)
 
 
