@@ -109,7 +109,7 @@ def test_read_regular_takes_exactly_the_limit(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "f", limit=5) == b"12345"
     with pytest.raises(UserError, match=r"at most 4 bytes in .*f, got more"):
         read_regular(tmp_path / "f", limit=4)
-    with pytest.raises(UserError, match=r"Cannot read .*none: No such file"):
+    with pytest.raises(UserError, match=r"Cannot read .*none': No such file"):
         read_regular(tmp_path / "none", limit=4)
 
 
