@@ -147,7 +147,7 @@ def _reread(folder: Path, config: SiteConfig, *, always: bool) -> SiteData | Non
 def check(folder: Folder, fmt: Format = "table") -> None:
     """Read the site's data by the facts in site.toml, and show what is declared, left out and allowed."""
     from prismfl.federation import site_data
-    from prismfl.federation.site_config import ledger_file, load_site
+    from prismfl.federation.site_config import ledger_of, load_site
     from prismfl.report.tables import simple_table
 
     config = load_site(folder)
@@ -163,13 +163,14 @@ def check(folder: Folder, fmt: Format = "table") -> None:
         "relation": config.relation,
         "left out": 0 if data is None else data.left_out,
         "public": sorted(config.public),
-        "ledger": str(ledger_file(folder, config)),
+        "ledger": str(ledger_of(folder, config)),
         "cap": config.cap,
         "delta": config.delta,
         "methods": config.methods,
         "releases": config.releases,
         "device": config.device,
         "threads": config.threads,
+        **{key: value for key, value in config.model_dump().items() if key.startswith("max_")},
     }
     rows = [{"what": k, "value": ", ".join(map(str, v)) if isinstance(v, list) else v} for k, v in found.items()]
     terminal.emit(found, fmt, lambda: simple_table(f"Site {config.name}", rows))
@@ -211,13 +212,13 @@ def status(folder: Folder, fmt: Format = "table") -> None:
     """Whether the site runs, what it has spent of its cap, what left and what waits."""
     from prismfl.federation import children
     from prismfl.federation.egress import Approvals, EgressLog
-    from prismfl.federation.site_config import ledger_file, load_site
+    from prismfl.federation.site_config import ledger_of, load_site
     from prismfl.report.ledgers import status_rows
     from prismfl.report.tables import simple_table
 
     config = load_site(folder)
     rows = EgressLog(folder).rows()
-    ledger = ledger_file(folder, config)
+    ledger = ledger_of(folder, config)
     spent = status_rows(ledger) if ledger.exists() else []
     waiting = [held.id for held in Approvals(folder).all() if held.decision == "waiting"]
     found = {

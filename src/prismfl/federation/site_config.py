@@ -115,16 +115,6 @@ def _check_public(config: SiteConfig) -> None:
             raise UserError(f"The public images '{name}' of {FILE} and this site's own data lie in one another.")
 
 
-def ledger_file(folder: Path, config: SiteConfig) -> Path:
-    """Own data count on the one ledger of this user, whoever asks; a trial's on one in the site's folder."""
-    from prismfl.data import DATASETS
-    from prismfl.privacy.place import LEDGER_FILE, ledger_path
-
-    if config.ledger is not None:
-        return Path(config.ledger) / LEDGER_FILE
-    return folder / LEDGER_FILE if config.data in DATASETS else ledger_path()
-
-
 def _check_lists(config: SiteConfig) -> None:
     from prismfl.methods import METHODS
     from prismfl.payloads import KINDS
@@ -133,6 +123,16 @@ def _check_lists(config: SiteConfig) -> None:
         unknown = [name for name in given if name not in known]
         if unknown:
             raise UserError(f"Unknown {what} '{unknown[0]}' in {FILE}; known: {', '.join(known)}.")
+
+
+def ledger_of(folder: Path, config: SiteConfig) -> Path:
+    """Own data count on the one ledger of this user, whoever asks; a trial's on one in the site's folder."""
+    from prismfl.data import DATASETS
+    from prismfl.privacy.place import LEDGER_FILE, ledger_path
+
+    if config.ledger is not None:
+        return Path(config.ledger) / LEDGER_FILE
+    return folder / LEDGER_FILE if config.data in DATASETS else ledger_path()
 
 
 def as_toml(config: BaseModel) -> str:
