@@ -100,6 +100,8 @@ def parquet_with(column: str, cell: Any, kind: str = "") -> Writer:
             arrays[column] = arrow.array(cells)
         elif kind == "text":
             arrays[column] = arrow.array([c if c is None else str(c) for c in cells])
+        elif kind == "floats as text":
+            arrays[column] = arrow.array([str(float(c)) if isinstance(c, int) else c for c in cells])
         elif kind == "float":
             arrays[column] = arrow.array([float("nan") if c is None else float(c) for c in cells])
         elif kind == "far date":
@@ -125,6 +127,7 @@ PARQUET = {
     "category": ("stage", 4, ""),
     "no category as floats": ("stage", None, "float"),
     "category as text": ("stage", "late", "text"),
+    "category as text of floats": ("stage", "late", "floats as text"),
     "no patient as floats": ("patient", None, "float"),
     "patient between two": ("patient", 1.5, "float"),
     "no patient as text": ("patient", "", "text"),

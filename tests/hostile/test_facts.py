@@ -69,6 +69,7 @@ def test_no_record_is_as_good_as_any_number(kind: str, tmp_path: Path) -> None:
         data = site_data.read(config)
         assert tuple(data.records.x.shape) == (0, *data.spec.shape)
         assert len(data.prints) == len(data.records.y) == 0
+        assert data.spec == site_data.facts(config)
         assert data.spec.classes == tuple(CLASSES)
         site_data.keep(tmp_path / f"of-{world.name}", config, data)
         assert len(site_data.load(tmp_path / f"of-{world.name}", config).records) == 0

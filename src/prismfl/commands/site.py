@@ -67,6 +67,7 @@ def init(
 ) -> None:
     """Make a site: its keys, site.toml with its facts and what it allows, and what is read of its data."""
     from prismfl.config import validate
+    from prismfl.data import DATASETS
     from prismfl.federation import site_data
     from prismfl.federation.keys import KEY_LIMIT, make_site_keys
     from prismfl.federation.site_config import SiteConfig, as_toml, check_site
@@ -89,7 +90,7 @@ def init(
     config: SiteConfig = validate(SiteConfig, given, "the options")
     check_site(config)
     config, taken = site_data.declare(config)
-    data_read = site_data.read(config)
+    found = None if config.data in DATASETS else site_data.read(config)
     if ca is not None and not ca.is_file():
         raise UserError(f"No certificate at '{ca}'.")
     make_folder(folder, closed=True)
@@ -98,10 +99,11 @@ def init(
     if ca is not None:
         write_atomically(folder / "keys" / "ca.pem", read_regular(ca, limit=KEY_LIMIT))
     write_atomically(folder / FILE, as_toml(config).encode())
-    site_data.keep(folder, config, data_read)
-    if taken:
-        terminal.say(f"{', '.join(taken)}: declared from your files; they count as public from now on")
-    _tell_left_out(data_read)
+    if found is not None:
+        site_data.keep(folder, config, found)
+        if taken:
+            terminal.say(f"{', '.join(taken)}: declared from your files; they count as public from now on")
+        _tell_left_out(found)
     terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
 
 
@@ -151,8 +153,9 @@ def check(folder: Folder, fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
 
     config = load_site(folder)
-    data = _reread(folder, config, always=True)  # whoever asks wants to see which records were left out
-    spec = site_data.facts(config)
+    # Whoever asks wants to see which records were left out.
+    data = _reread(folder, config, always=True) or site_data.load(folder, config)
+    spec = data.spec
     found = {
         "site": config.name,
         "data": config.data,
@@ -161,7 +164,7 @@ def check(folder: Folder, fmt: Format = "table") -> None:
         "classes": list(spec.classes),
         "unit": config.unit,
         "relation": config.relation,
-        "left out": 0 if data is None else data.left_out,
+        "left out": data.left_out,
         "public": sorted(config.public),
         "ledger": str(ledger_of(folder, config)),
         "cap": config.cap,

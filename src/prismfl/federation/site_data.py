@@ -271,13 +271,16 @@ def declare(config: SiteConfig) -> tuple[SiteConfig, list[str]]:
 
     For the operator's own command: from then on what it wrote into site.toml counts, and counts as public.
     """
-    place, found = Path(config.data), {}
+    place = Path(config.data)
+    found: dict[str, Any] = {}
     if config.data in DATASETS or (place.name.endswith(TABLES) and not place.is_dir()):
         return config, []
     if place.is_dir():
         from prismfl.data.folders import class_folders, measured
 
         found["classes"] = list(class_folders(place))
+        if odd := [name for name in found["classes"] if not name.isprintable() or name != name.strip()]:
+            raise UserError(f"Rename the folder {odd[0]!r} of '{place}': a class's name is plain text.")
         if config.image_size is None or config.channels is None:
             found |= measured(place, sized=config.image_size is None)
     elif place.suffix == ".npz":
