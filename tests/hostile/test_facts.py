@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import inspect
 import shutil
+import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from prismfl.errors import UserError
 from prismfl.federation import site_data
 from prismfl.federation.site_config import SiteConfig
 from prismfl.federation.site_data import SiteData
 from tests.data.test_facts import opened_by
-from tests.hostile.bad_records import BY_KIND, CASES, CLASSES, GOOD, SCHEMA, facts_for
+from tests.hostile.bad_records import BY_KIND, CASES, CLASSES, GOOD, SCHEMA, csv_with, facts_for
 
 
 def site(name: str, path: Path, **changes: Any) -> SiteConfig:
@@ -122,3 +126,13 @@ def test_what_is_not_declared_is_asked_for_by_its_key(kind: str, key: str, tmp_p
 
     opened = opened_by(ask)
     assert not [one for one in opened if one.startswith(str(tmp_path)) and not one.endswith("schema.toml")]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from([b'"', b",", b";", b"\t", b" ", b"\0", b"\xff", b"\xc3", b"1", b"f", b"no", b"nan"])))
+def test_whatever_a_line_holds_the_other_lines_are_read_as_they_are(parts: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        clean = Counter(site_data.read(site("csv: x", csv_with(b"")(Path(folder), None))).prints)
+        found = site_data.read(site("csv: x", csv_with(b"".join(parts))(Path(folder), 5)))
+        assert not clean - Counter(found.prints)
+        assert len(found.prints) + found.left_out <= GOOD + 1
