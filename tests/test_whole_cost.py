@@ -22,6 +22,7 @@ from prismfl.boundary import Release
 from prismfl.commands.synth_table import synth_table
 from prismfl.config import RunConfig
 from prismfl.errors import BudgetError, UserError
+from prismfl.federation import site_data
 from prismfl.federation.description import describe
 from prismfl.federation.egress import Approvals
 from prismfl.federation.serving import declared
@@ -356,6 +357,8 @@ def test_data_replaced_on_the_way_are_fingerprinted(tmp_path: Path) -> None:
     with Ledger.open(ledger_path()) as ledger:
         assert len(ledger.status()) == 2
     one.write_bytes(two.read_bytes())
+    assert site_data.stale(office.folder, office.config) is not None
+    site_data.prepare(office.folder, office.config)  # what `site check` and `site join` do
     ask(office, told, 1)
     with Ledger.open(ledger_path()) as ledger:
         status = only(ledger)

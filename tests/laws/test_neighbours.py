@@ -166,6 +166,40 @@ def test_the_order_of_the_file_moves_nobody(reader: str, tmp_path: Path) -> None
     )
 
 
+def as_a_site(folder: Path, reader: str, rows: Sequence[Row], bad: int | None) -> tuple[Place, int]:
+    """What a site's reading leaves of a file with a bad record before the `bad`-th: records, and how many were not."""
+    folder.mkdir()
+    given = list(rows)
+    if bad is not None:
+        given.insert(bad, Row(rows[0].pixels, "nothing declared", "p0", "c0"))
+    path = WRITERS[reader](folder, given) if reader != "folder" else write_folder(folder, rows)
+    if reader == "folder" and bad is not None:
+        (path / CLASSES[bad % 9] / f"{bad:03}-bad.png").write_bytes(b"no picture")
+    declared: dict[str, Any] = {"classes": CLASSES, "unit": None if reader == "folder" else "patient"}
+    if reader in ("csv", "parquet"):
+        declared["schema"] = folder / "schema.toml"
+    else:
+        declared |= {"image_size": 8, "channels": 1, "bounds": (0.0, 255.0) if reader == "npz" else None}
+    data = load_path(path, lenient=True, **declared)
+    units = [None] * len(data.y_train) if data.unit_train is None else data.unit_train.tolist()
+    assert data.prints_train is not None
+    contents = [one.tobytes() + print for one, print in zip(data.x_train.numpy(), data.prints_train)]
+    return Counter(zip(contents, data.y_train.tolist(), units)), data.left_out
+
+
+@pytest.mark.parametrize("reader", WRITERS)
+def test_a_site_leaves_a_bad_record_out_and_nothing_else(reader: str, tmp_path: Path) -> None:
+    """At every place, and beside one record less: neighbours stay neighbours whatever is wrong with some record."""
+    rows = some_rows()
+    whole, none = as_a_site(tmp_path / "whole", reader, rows, None)
+    assert (whole.total(), none) == (RECORDS, 0)
+    for name, i in {**PLACES, "after the last": RECORDS}.items():
+        assert as_a_site(tmp_path / f"bad {name}", reader, rows, i) == (whole, 1), name
+        less = [row for j, row in enumerate(rows) if j != min(i, RECORDS - 1)]
+        found, left = as_a_site(tmp_path / f"less {name}", reader, less, len(less) // 2)
+        assert ((whole - found).total(), (found - whole).total(), left) == (1, 0, 1), name
+
+
 def test_a_site_that_declares_no_test_part_puts_nothing_aside(tmp_path: Path) -> None:
     for reader, write in WRITERS.items():
         (tmp_path / reader).mkdir()

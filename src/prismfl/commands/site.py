@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,14 @@ from prismfl.commands.terminal import Format
 from prismfl.errors import UserError
 from prismfl.federation.site_folder import FILE, close_site
 
+if TYPE_CHECKING:
+    from prismfl.federation.site_config import SiteConfig
+    from prismfl.federation.site_data import SiteData
+
+SHOWN = 20
+
 app = typer.Typer(
-    no_args_is_help=True, help="Be a site of a federation: init, join, status, outbox, approve, deny, egress."
+    no_args_is_help=True, help="Be a site of a federation: init, check, join, status, outbox, approve, deny, egress."
 )
 
 
@@ -49,6 +55,10 @@ def init(
     unit: Annotated[str, typer.Option(help="What is protected: record, or an id column.")] = "record",
     label: Annotated[str | None, typer.Option(help="Label column of a table.")] = None,
     schema: Annotated[str | None, typer.Option(help="Declared columns of a table.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Declared classes, with commas between them.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Pixels a side that own images are brought to.")] = None,
+    channels: Annotated[int | None, typer.Option(help="1 (grey) or 3 (colour) for own images.")] = None,
+    bounds: Annotated[str | None, typer.Option(help="LOW,HIGH of the values in an npz file.")] = None,
     part: Annotated[str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data.")] = None,
     approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
     honest: Annotated[
@@ -56,8 +66,10 @@ def init(
         typer.Option(help="Secure sums may run here; so many sites, this one among them, tell the server nothing."),
     ] = None,
 ) -> None:
-    """Make a site: its keys, and site.toml with what it allows."""
+    """Make a site: its keys, site.toml with its facts and what it allows, and what is read of its data."""
     from prismfl.config import validate
+    from prismfl.data import DATASETS
+    from prismfl.federation import site_data
     from prismfl.federation.keys import KEY_LIMIT, make_site_keys
     from prismfl.federation.site_config import SiteConfig, as_toml, check_site
     from prismfl.files import read_regular
@@ -71,11 +83,15 @@ def init(
     kinds = {kind.kind for m in known for kind in m.leaves.values()} | (set() if honest is None else {"statistics"})
     given |= {"releases": sorted(kinds), "honest": honest or 1}
     given["cap"] = cap if cap == "none" else _number(cap)
+    given |= {"image_size": image_size, "channels": channels, "bounds": bounds and bounds.split(",")}
+    given["classes"] = classes and [name.strip() for name in classes.split(",")]
     if part is not None:
         first, _, second = part.partition("/")
         given |= {"part": first, "parts": second}
     config: SiteConfig = validate(SiteConfig, given, "the options")
     check_site(config)
+    config, taken = site_data.declare(config)
+    found = None if config.data in DATASETS else site_data.read(config)
     if ca is not None and not ca.is_file():
         raise UserError(f"No certificate at '{ca}'.")
     make_folder(folder, closed=True)
@@ -84,6 +100,11 @@ def init(
     if ca is not None:
         write_atomically(folder / "keys" / "ca.pem", read_regular(ca, limit=KEY_LIMIT))
     write_atomically(folder / FILE, as_toml(config).encode())
+    if found is not None:
+        site_data.keep(folder, config, found)
+        if taken:
+            terminal.say(f"{', '.join(taken)}: declared from your files; they count as public from now on")
+        _tell_left_out(found)
     terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
 
 
@@ -96,6 +117,67 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise UserError(f"Expected --cap as a number or \"none\", got '{text}'.") from None
+
+
+def _tell_left_out(data: SiteData) -> None:
+    """For the operator's own terminal: which records were left out, without what stands in them."""
+    if data.left_out:
+        terminal.warn(f"{data.left_out} records were left out: they are not what the facts in {FILE} say")
+    for fault in data.faults[:SHOWN]:
+        terminal.say(f"  record {fault.row}: {fault.what}{fault.place and ', ' + fault.place}")
+    if data.left_out > SHOWN and data.faults:
+        terminal.say(f"  and {data.left_out - SHOWN} more")
+
+
+def _reread(folder: Path, config: SiteConfig, *, always: bool) -> SiteData | None:
+    """Own data read anew where they or site.toml have changed (or `always`), with a line that says so."""
+    from prismfl.data import DATASETS
+
+    if config.data in DATASETS:
+        return None
+    from prismfl.federation import site_data
+
+    why = site_data.stale(folder, config)
+    if why is None and not always:
+        return None
+    terminal.say(f"reading the data: {why or 'nothing has changed'}")
+    data = site_data.prepare(folder, config)
+    _tell_left_out(data)
+    return data
+
+
+@app.command()
+def check(folder: Folder, fmt: Format = "table") -> None:
+    """Read the site's data by the facts in site.toml, and show what is declared, left out and allowed."""
+    from prismfl.federation import site_data
+    from prismfl.federation.site_config import ledger_of, load_site
+    from prismfl.report.tables import simple_table
+
+    config = load_site(folder)
+    # Whoever asks wants to see which records were left out.
+    data = _reread(folder, config, always=True) or site_data.load(folder, config)
+    spec = data.spec
+    found = {
+        "site": config.name,
+        "data": config.data,
+        "kind": spec.kind,
+        "shape": list(spec.shape),
+        "classes": list(spec.classes),
+        "unit": config.unit,
+        "relation": config.relation,
+        "left out": data.left_out,
+        "public": sorted(config.public),
+        "ledger": str(ledger_of(folder, config)),
+        "cap": config.cap,
+        "delta": config.delta,
+        "methods": config.methods,
+        "releases": config.releases,
+        "device": config.device,
+        "threads": config.threads,
+        **{key: value for key, value in config.model_dump().items() if key.startswith("max_")},
+    }
+    rows = [{"what": k, "value": ", ".join(map(str, v)) if isinstance(v, list) else v} for k, v in found.items()]
+    terminal.emit(found, fmt, lambda: simple_table(f"Site {config.name}", rows))
 
 
 @app.command()
@@ -120,6 +202,7 @@ def join(
         raise UserError(f"This site is running already (process {other}).")
     if insecure:
         terminal.say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
+    _reread(folder, config, always=False)
     if config.noise == "seeded":
         terminal.say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
     try:

@@ -10,19 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.archive import read_members
+from prismfl.data.faults import Faults
 from prismfl.data.files import Bounds, Records
 from prismfl.data.ids import id_column
 from prismfl.data.prints import picture_print, vector_prints
-from prismfl.data.schema import check_classes, class_codes, listed, plain
+from prismfl.data.schema import check_classes, class_codes, listed, plain, value_of
 from prismfl.data.spec import Kind
-from prismfl.errors import UserError
+from prismfl.errors import CellError, UserError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
 def read_arrays(
-    path: Path, *, classes: Sequence[str] | None, bounds: Bounds | None, unit: str | None, natural: str | None
+    path: Path,
+    *,
+    classes: Sequence[str] | None,
+    bounds: Bounds | None,
+    unit: str | None,
+    natural: str | None,
+    faults: Faults,
 ) -> Records:
     arrays = read_members(path)
     parts = [("x", "y")] if "x" in arrays else [("x_train", "y_train"), ("x_test", "y_test")]
@@ -30,30 +37,59 @@ def read_arrays(
     for key in wanted:
         if key not in arrays:
             raise UserError(f"Expected array '{key}' in {path}, got {listed(arrays) or 'none'}.")
-    if not classes:
-        raise UserError(f"Expected declared classes for the labels of {path}; they are never taken from the data.")
-    names = tuple(plain(name) for name in classes)
-    check_classes(names)
+    names = _declared(path, classes, bounds, lenient=faults.lenient)
+    for x_name, y_name in parts:
+        if len(arrays[x_name]) != len(arrays[y_name]) or not (len(arrays[x_name]) or faults.lenient):
+            got = f"{len(arrays[y_name])} and {len(arrays[x_name])}"
+            raise UserError(f"Expected as many {y_name} as {x_name} in {path}, got {got}.")
+    noted = [faults, Faults(lenient=faults.lenient)]  # of the training and the test part
     read = [
-        (_features(arrays[x], bounds, f"{x} of {path}"), _labels(arrays[y], names, f"{y} of {path}")) for x, y in parts
+        (_features(arrays[x], bounds, f"{x} of {path}", f), _labels(arrays[y], names, f"{y} of {path}", f))
+        for (x, y), f in zip(parts, noted)
     ]
-    for (x, y), (x_name, y_name) in zip(read, parts):
-        if len(x) != len(y) or not len(x):
-            raise UserError(f"Expected as many {y_name} as {x_name} in {path}, got {len(y)} and {len(x)}.")
-    ids = {key: id_column(arrays[key], key) for key in (unit, natural) if key is not None}
+    ids = {key: id_column(arrays[key], key, faults) for key in (unit, natural) if key is not None}
     for key, column in ids.items():
         if len(column) != len(read[0][1]):
             raise UserError(f"Expected {len(read[0][1])} values in '{key}' of {path}, got {len(column)}.")
     kind: Kind = "image" if read[0][0].ndim == 4 else "table"
+    kept = faults.kept(len(read[0][1]))
+    held = noted[1].kept(len(read[1][1])) if len(read) == 2 else None
     return Records(
         kind,
-        *read[0],
+        read[0][0][kept],
+        read[0][1][kept],
         names,
-        _prints(arrays[parts[0][0]], read[0][0]),
-        unit=ids.get(unit or ""),
-        natural=ids.get(natural or ""),
-        test=read[1] if len(read) == 2 else None,
+        _prints(_numbers(arrays[parts[0][0]], faults)[kept], read[0][0][kept]),
+        unit=ids[unit][kept] if unit else None,
+        natural=ids[natural][kept] if natural else None,
+        test=None if held is None else (read[1][0][held], read[1][1][held]),
+        faults=faults,
     )
+
+
+def _declared(path: Path, classes: Sequence[str] | None, bounds: Bounds | None, *, lenient: bool) -> tuple[str, ...]:
+    """The names of the classes. On a site nothing may hang on the type of an array, which one value can change."""
+    if not classes:
+        raise UserError(f"Expected declared classes for the labels of {path}; they are never taken from the data.")
+    names = tuple(plain(name) for name in classes)
+    check_classes(names)
+    if lenient and bounds is None:
+        raise UserError(f"Expected declared bounds for {path}; they are never taken from the data.")
+    if lenient and len({value_of(name) is None for name in names}) == 2:
+        raise UserError(f"Expected classes that are all numbers or none of them for {path}, got {listed(names)}.")
+    return names
+
+
+def measured_arrays(path: Path) -> dict[str, Any]:
+    """What the form of an archive's first array tells; for whoever declares it."""
+    arrays = read_members(path)
+    x = arrays.get("x", arrays.get("x_train", np.empty(0)))
+    if x.ndim == 2:
+        return {"features": x.shape[1]}
+    shape = _layout(x, f"x of {path}").shape[1:]
+    tops = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+    side = {"image_size": shape[1]} if shape[1] == shape[2] else {}
+    return {**side, "channels": shape[0], "bounds": (0.0, tops.get(x.dtype, 1.0))}
 
 
 def _prints(raw: Array, scaled: Floats) -> list[bytes]:
@@ -64,25 +100,49 @@ def _prints(raw: Array, scaled: Floats) -> list[bytes]:
     return [picture_print(picture) for picture in pictures]
 
 
-def _features(x: Array, bounds: Bounds | None, where: str) -> Floats:
+def _numbers(x: Array, faults: Faults) -> Array:
+    """The array as numbers. One text or complex value among them makes all of them text or complex: on a site they
+    are read back one by one."""
+    if not faults.lenient or x.dtype.kind not in "USc":
+        return x
+    flat = x.reshape(len(x), -1)
+    found = np.full(flat.shape, np.nan)
+    for row, values in enumerate(flat):
+        try:
+            found[row] = values.real if x.dtype.kind == "c" else values.astype(np.float64)
+            if x.dtype.kind == "c" and values.imag.any():
+                raise ValueError
+        except ValueError:
+            found[row] = np.nan
+    return found.reshape(x.shape)
+
+
+def _features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Floats:
+    x = _numbers(x, faults)
+    if faults.lenient and not x.size:
+        return np.zeros((len(x), *(x.shape[1:] or (0,))), dtype=np.float32)
     if x.dtype.kind not in "uifb":
         raise UserError(f"Expected numbers in {where}, got {x.dtype}.")
     if 0 in x.shape[1:]:
         raise UserError(f"Expected at least one number a record in {where}, got shape {x.shape}.")
     bad = np.argwhere(~np.isfinite(x)) if x.dtype.kind == "f" else np.empty((0, x.ndim), dtype=np.int64)
-    if len(bad):
-        column = f", column {bad[0][1] + 1}" if x.ndim == 2 else ""
-        raise UserError(f"NaN or infinite value in {where}, row {bad[0][0] + 1}{column}.")
+    for place in bad[np.unique(bad[:, 0], return_index=True)[1]].tolist():
+        column = f", column {place[1] + 1}" if x.ndim == 2 else ""
+        words = f"NaN or infinite value in {where}, row {place[0] + 1}{column}."
+        error = CellError(words, without_values=words)
+        faults.note(place[0], "a value is not a finite number", error, place=column.lstrip(", "))
     if x.ndim == 2:
         if bounds is None:
             raise UserError(f"Expected declared bounds for {where}; they are never taken from the data.")
         low, high = bounds
-        return (2 * (np.clip(x.astype(np.float64), low, high) - low) / (high - low) - 1).astype(np.float32)
+        with np.errstate(invalid="ignore"):  # what is not finite was noted
+            return (2 * (np.clip(x.astype(np.float64), low, high) - low) / (high - low) - 1).astype(np.float32)
     low, high = bounds or (0.0, 255.0 if x.dtype == np.uint8 else 1.0)
     if bounds is None and x.size and (x.min() < low or x.max() > high):
         raise UserError(f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); declare bounds for others.")
-    images = _layout(x, where).astype(np.float32)
-    scaled: Floats = np.clip((images - np.float32(low)) / np.float32(high - low), 0, 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        images = _layout(x, where).astype(np.float32)
+        scaled: Floats = np.clip((images - np.float32(low)) / np.float32(high - low), 0, 1)
     return scaled
 
 
@@ -99,16 +159,27 @@ def _layout(x: Array, where: str) -> Array:
     )
 
 
-def _labels(y: Array, names: tuple[str, ...], where: str) -> npt.NDArray[np.int64]:
+def _labels(y: Array, names: tuple[str, ...], where: str, faults: Faults) -> npt.NDArray[np.int64]:
     flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
     if flat.ndim != 1:
         raise UserError(f"Expected one label a record in {where}, got shape {y.shape}.")
     # Whole numbers count the declared classes from 0, unless the classes themselves are numbers.
-    if flat.dtype.kind in "uib" and not all(name.lstrip("-").isdigit() for name in names):
-        for row in np.flatnonzero((flat < 0) | (flat >= len(names))):
-            raise UserError(f"Label {flat[row]} in row {row + 1} of {where} is outside 0 to {len(names) - 1}.")
-        return flat.astype(np.int64)
+    counted = not all(name.lstrip("-").isdigit() for name in names)
+    if flat.dtype.kind in "uib" and counted:
+        outside = (flat < 0) | (flat >= len(names))
+        for row in np.flatnonzero(outside).tolist():
+            rest = f"in row {row + 1} of {where} is outside 0 to {len(names) - 1}."
+            error = CellError(f"Label {flat[row]} {rest}", without_values=f"The label {rest}")
+            faults.note(row, "its label is not a declared class", error)
+        return np.where(outside, 0, flat).astype(np.int64)
+    labels = [_named(value, names) for value in flat.tolist()] if faults.lenient and counted else flat
     try:
-        return class_codes(flat, names)
+        return class_codes(labels, names, faults)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise error.within(where) from None
+
+
+def _named(value: object, names: tuple[str, ...]) -> object:
+    """A label that counts the classes, in an array that one text or one gap has made text or floats, as a name."""
+    number = value_of(plain(value))
+    return names[int(number)] if number is not None and number in range(len(names)) else value

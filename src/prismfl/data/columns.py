@@ -7,13 +7,14 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prismfl.errors import UserError
+from prismfl.data.faults import Faults
+from prismfl.errors import CellError, UserError
 from prismfl.files import open_regular, read_regular, too_long
 
 Columns = dict[str, list[Any]]
@@ -24,9 +25,12 @@ MOST_CELLS = 500_000_000
 _BATCH = 4096
 
 
-def read_columns(path: Path) -> Columns:
-    """Each column's cells by its name, as text (CSV) or as stored (Parquet)."""
-    return read_parquet(path) if path.suffix in (".parquet", ".pq") else read_csv(path)
+def read_columns(path: Path, faults: Faults | None = None) -> Columns:
+    """Each column's cells by its name, as text (CSV) or as stored (Parquet).
+
+    With lenient `faults`, a row that is none is noted there, and its cells are None.
+    """
+    return (read_parquet if path.suffix in (".parquet", ".pq") else read_csv)(path, faults=faults)
 
 
 def check_columns(names: Sequence[str], where: str) -> None:
@@ -38,34 +42,59 @@ def check_columns(names: Sequence[str], where: str) -> None:
             raise UserError(f"Expected distinct column names in {where}, got '{name}' twice.")
 
 
-def read_csv(path: Path, *, limit: int = LIMIT) -> Columns:
-    text = _text(path, limit)
-    first = text.partition("\n")[0]
+def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) -> Columns:
+    """The first line is the header and tells the separator. On a site one line is one record: a quotation mark that is
+    left open must not swallow the records that follow."""
+    noted = faults or Faults()
+    lines = io.StringIO(_text(path, limit, lenient=noted.lenient), newline="")
+    first = lines.readline()
     if not first.strip():
         raise UserError(f"Expected a header line in {path}, got an empty file.")
-    separator = max(",;\t", key=first.count)
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    form: dict[str, Any] = {"delimiter": max(",;\t", key=first.count), "skipinitialspace": True}
+    lines.seek(0)
+    rows = iter(_line_by_line(lines, form) if noted.lenient else csv.reader(lines, **form))
     try:
-        rows = (row for row in lines if row)
-        names = [name.strip() for name in next(rows)]
+        names = [name.strip() for name in next(rows) or ()]
+        if not names:
+            raise UserError(f"Expected UTF-8 text as the header line of {path}.")
         check_columns(names, str(path))
-        found = list(_whole(rows, len(names), path))
+        found = list(_whole((row for row in rows if row != []), len(names), path, noted))
     except csv.Error as error:
-        raise UserError(f"Cannot read {path} as CSV: {error}.") from None
+        raise CellError(
+            f"Cannot read {path} as CSV: {error}.", without_values=f"Cannot read {path} as CSV."
+        ) from None
     return {name: [row[i] for row in found] for i, name in enumerate(names)}
 
 
-def _whole(rows: Iterator[list[str]], width: int, path: Path) -> Iterator[list[str]]:
-    """The rows; one of another length ends the reading."""
-    for number, row in enumerate(rows, start=1):
-        if len(row) != width:
-            raise UserError(f"Expected {width} values in row {number} of {path}, got {len(row)}.")
-        if number * width > MOST_CELLS:
+def _whole(rows: Iterator[list[str] | None], width: int, path: Path, faults: Faults) -> Iterator[Sequence[str | None]]:
+    """The rows; one of another length is a fault."""
+    empty: list[str | None] = [None] * width
+    for row, cells in enumerate(rows):
+        if (row + 1) * width > MOST_CELLS:
             raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more.")
-        yield row
+        if cells is not None and len(cells) == width:
+            yield cells
+            continue
+        what = "it is not a line of text" if cells is None else "it has more or fewer values than the header"
+        words = f"Expected {width} values in row {row + 1} of {path}, got {len(cells or ())}."
+        faults.note(row, what, CellError(words, without_values=words))
+        yield empty
 
 
-def _text(path: Path, limit: int) -> str:
+def _line_by_line(lines: Iterable[str], form: dict[str, Any]) -> Iterator[list[str] | None]:
+    """Each line as a row of its own; None for one that is not UTF-8, does not end, or cannot be read."""
+    for line in lines:
+        try:
+            if not line.isascii():
+                line.encode()  # bytes that are no text were let through as surrogates
+            reader = csv.reader((line, ""), **form)
+            cells = next(reader)
+            yield cells if reader.line_num == 1 else None
+        except (csv.Error, UnicodeEncodeError):
+            yield None
+
+
+def _text(path: Path, limit: int, *, lenient: bool) -> str:
     raw = read_regular(path, limit=limit)
     try:
         if path.suffix == ".gz":
@@ -74,12 +103,13 @@ def _text(path: Path, limit: int) -> str:
                 raw = packed.read(limit + 1)
             if len(raw) > limit:
                 raise too_long(path, limit)
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig", errors="surrogateescape" if lenient else "strict")
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error):
         raise UserError(f"Expected UTF-8 text in {path}; it is damaged or in another encoding.") from None
 
 
-def read_parquet(path: Path, *, limit: int = LIMIT) -> Columns:
+def read_parquet(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) -> Columns:
+    noted = faults or Faults()
     try:
         import pyarrow
         from pyarrow import parquet
@@ -99,8 +129,29 @@ def read_parquet(path: Path, *, limit: int = LIMIT) -> Columns:
                 size += batch.nbytes  # a few repeated long texts are short in the file
                 if size > limit:
                     raise too_long(path, limit)
-                for name, cells in batch.to_pydict().items():
-                    found[name] += [np.nan if cell is None else cell for cell in cells]
+                for name, cells in zip(names, batch.columns):
+                    found[name] += _plain_cells(cells, name, len(found[name]), noted)
         except (pyarrow.ArrowException, OSError) as error:
-            raise UserError(f"Cannot read {path} as Parquet: {(str(error).splitlines() or [''])[0]}.") from None
+            raise CellError(
+                f"Cannot read {path} as Parquet: {(str(error).splitlines() or [''])[0]}.",
+                without_values=f"Cannot read {path} as Parquet.",
+            ) from None
     return found
+
+
+def _plain_cells(cells: Any, name: str, start: int, faults: Faults) -> list[Any]:
+    """Arrow's cells as Python's values, NaN for none. A date that Python does not know or broken text is a fault."""
+    try:
+        return [np.nan if cell is None else cell for cell in cells.to_pylist()]
+    except (ValueError, OverflowError):  # ArrowInvalid and UnicodeDecodeError among them
+        found: list[Any] = []
+        for cell in cells:
+            try:
+                value = cell.as_py()
+            except (ValueError, OverflowError):
+                where = f"Cannot read column '{name}', row {start + len(found) + 1}"
+                error = CellError(f"{where}: {cell.type} out of range.", without_values=f"{where}.")
+                faults.note(start + len(found), "a cell cannot be read", error, place=f"column '{name}'")
+                value = None
+            found.append(np.nan if value is None else value)
+        return found

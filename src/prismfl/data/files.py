@@ -7,12 +7,13 @@ Nothing is fitted on the records, and every mistake is one line that says where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from prismfl.data.faults import Faults
 from prismfl.data.ids import codes_of
 from prismfl.data.schema import Schema
 from prismfl.data.spec import Dataset, Kind, Spec
@@ -37,6 +38,7 @@ class Records:
     schema: Schema | None = None
     notices: tuple[str, ...] = ()
     test: tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]] | None = None
+    faults: Faults = field(default_factory=Faults)
 
 
 def load_path(
@@ -53,6 +55,7 @@ def load_path(
     train_size: int | None = None,
     test: str | None = None,
     test_fraction: float = 0.0,
+    lenient: bool = False,
 ) -> Dataset:
     """Load the user's own data from a folder of class folders (or train/ and test/ with them), CSV, Parquet or npz.
 
@@ -60,27 +63,33 @@ def load_path(
     a column of a table that marks the test part with 1, true or test. Without a test part of its own, the content of a
     record (or the id of its unit) alone decides whether it is among the `test_fraction` held out; the default holds
     out nothing. `train_size` is the declared public number of training records.
+
+    `lenient` is how a site reads: a record that cannot be read in the declared domain is left out, by itself, and no
+    record at all is legal. What the readers would otherwise take from the files must then be declared.
     """
     place = Path(path)
+    faults = Faults(lenient=lenient)
+    if lenient and natural is not None:
+        raise UserError("Expected no natural ids where records may be left out.")
     _check(place, image_size=image_size, bounds=bounds, test_fraction=test_fraction, train_size=train_size)
     declared = schema if isinstance(schema, Schema) or schema is None else Schema.load(schema)
     if place.is_dir():
         from prismfl.data.folders import read_folders
 
         _only_tables(label=label, unit=unit, natural=natural, schema=schema, bounds=bounds, test=test)
-        records = read_folders(place, classes=classes, size=image_size, channels=channels)
+        records = read_folders(place, classes=classes, size=image_size, channels=channels, faults=faults)
     elif place.suffix == ".npz":
         from prismfl.data.arrays import read_arrays
 
         _only_tables(label=label, schema=schema, test=test)
-        records = read_arrays(place, classes=classes, bounds=bounds, unit=unit, natural=natural)
+        records = read_arrays(place, classes=classes, bounds=bounds, unit=unit, natural=natural, faults=faults)
         _check_shape(place, records, image_size=image_size, channels=channels)
     elif place.name.endswith(TABLES):
         from prismfl.data.tables import Roles, read_table
 
         unit = unit or (declared.unit if declared else None)
         roles = Roles(label=label, unit=unit, natural=natural, test=test)
-        records = read_table(place, roles=roles, classes=classes, schema=declared, bounds=bounds)
+        records = read_table(place, roles=roles, classes=classes, schema=declared, bounds=bounds, faults=faults)
     else:
         raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
     size = train_size if train_size is not None or records.schema is None else records.schema.train_size
@@ -167,6 +176,8 @@ def _dataset(
         schema=records.schema,
         notices=tuple(notices),
         prints_train=[records.prints[i] for i in np.flatnonzero(train)],
+        left_out=len(records.faults.rows),
+        faults=tuple(records.faults.shown),
     )
 
 

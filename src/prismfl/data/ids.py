@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prismfl.data.faults import Faults
 from prismfl.data.schema import MISSING
-from prismfl.errors import UserError
+from prismfl.errors import CellError, UserError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TAG = b"prismfl unit\0"
@@ -101,21 +102,33 @@ def canonical_number(text: str) -> str | None:
     return f"-{shown}" if sign else shown
 
 
-def id_column(values: Sequence[object] | npt.NDArray[Any], name: str) -> npt.NDArray[np.str_]:
+def id_column(
+    values: Sequence[object] | npt.NDArray[Any], name: str, faults: Faults | None = None
+) -> npt.NDArray[np.str_]:
     """An id column in canonical form; an empty cell would silently merge strangers into one unit."""
-    known: dict[object, str] = {}
+    noted = faults or Faults()
+    known: dict[object, str | UserError] = {}
     found = []
     for row, value in enumerate(values):
         key = cache_key(value)
         if key not in known:
-            try:
-                known[key] = canonical_id(value) if value == value else ""  # NaN is an empty cell
-            except UserError as error:
-                raise UserError(f"Id column '{name}', row {row + 1}: {error}") from None
-        if known[key].lower() in MISSING:
-            raise UserError(f"Empty or NaN cell in id column '{name}', row {row + 1}; every record needs an id.")
-        found.append(known[key])
+            known[key] = _id_or_error(value)
+        one = known[key]
+        if isinstance(one, UserError) or one.lower() in MISSING:
+            words = f"Empty or NaN cell in id column '{name}', row {row + 1}; every record needs an id."
+            if isinstance(one, UserError):
+                words = f"Id column '{name}', row {row + 1}: {one}"
+            noted.note(row, "it has no safe id", CellError(words, without_values=words), place=f"column '{name}'")
+            one = ""
+        found.append(one)
     return np.array(found, dtype=np.str_)
+
+
+def _id_or_error(value: object) -> str | UserError:
+    try:
+        return canonical_id(value) if value == value else ""  # NaN is an empty cell
+    except UserError as error:
+        return error
 
 
 def unit_code(identity: str) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.columns import MOST_COLUMNS
-from prismfl.errors import UserError
+from prismfl.data.faults import Faults
+from prismfl.errors import CellError, UserError
 
 if TYPE_CHECKING:
     import torch
@@ -134,10 +135,14 @@ class Schema:
             yield column, slice(start, start + column.width)
             start += column.width
 
-    def encode(self, table: Mapping[str, Values]) -> torch.Tensor:
-        """Columns of raw values to float32 features in [-1, 1], one row per record."""
+    def encode(self, table: Mapping[str, Values], faults: Faults | None = None) -> torch.Tensor:
+        """Columns of raw values to float32 features in [-1, 1], one row per record.
+
+        With lenient `faults`, a record that cannot be encoded is noted there and its row means nothing.
+        """
         import torch
 
+        noted = faults or Faults()
         for name in self.names:
             if name not in table:
                 raise UserError(f"Expected column '{name}', got only {listed(table)}.")
@@ -148,19 +153,19 @@ class Schema:
             if len(values) != rows:
                 raise UserError(f"Expected {rows} values in column '{column.name}', got {len(values)}.")
             if column.type == "numeric":
-                out[:, block.start] = _scale(_numbers(values, column), column)
+                out[:, block.start] = _scale(_numbers(values, column, noted), column)
                 continue
-            codes = _codes(values, column)
+            codes = _codes(values, column, noted)
             if column.type == "binary":
                 out[:, block.start] = 2 * codes - 1
             else:
                 out[np.arange(rows), block.start + codes] = 1
         return torch.from_numpy(out)
 
-    def encode_labels(self, values: Values) -> torch.Tensor:
+    def encode_labels(self, values: Values, faults: Faults | None = None) -> torch.Tensor:
         import torch
 
-        return torch.from_numpy(class_codes(values, self.classes))
+        return torch.from_numpy(class_codes(values, self.classes, faults or Faults()))
 
     def decode(self, x: torch.Tensor) -> dict[str, npt.NDArray[Any]]:
         """Features back to typed columns: float64 or int64 for numbers, text for categories (the largest place wins).
@@ -210,68 +215,106 @@ def is_missing(value: object) -> bool:
     return plain(value).lower() in MISSING
 
 
-def class_codes(values: Values, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+class _Names:
+    """The number of each declared name: as text, or by the value of what is nothing but a number.
+
+    One cell of text makes a whole column text ("1.0" where 1 stood): that must not rename the others.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._codes = {name: code for code, name in enumerate(names)}
+        values = Counter(value_of(name) for name in names)
+        self._by_value = {v: code for name, code in self._codes.items() if values[v := value_of(name)] == 1}
+        self._by_value.pop(None, None)
+
+    def code(self, value: object) -> int | None:
+        text = plain(value)
+        code = self._codes.get(text)
+        return self._by_value.get(value_of(text)) if code is None and self._by_value else code
+
+
+def value_of(text: str) -> float | None:
+    """The value of text that is nothing but a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def class_codes(values: Values, classes: Sequence[str], faults: Faults) -> npt.NDArray[np.int64]:
     """Labels to class numbers in the declared order."""
-    index = {name: i for i, name in enumerate(classes)}
-    codes = np.empty(len(values), dtype=np.int64)
+    names = _Names(classes)
+    codes = np.zeros(len(values), dtype=np.int64)
     for row, value in enumerate(values):
-        code = index.get(plain(value))
+        code = names.code(value)
         if code is None:
-            raise UserError(
-                f"Label '{plain(value)}' in row {row + 1} is not one of the declared classes ({listed(classes)})."
-            )
-        codes[row] = code
+            rest = f"in row {row + 1} is not one of the declared classes ({listed(classes)})."
+            error = CellError(f"Label '{plain(value)}' {rest}", without_values=f"The label {rest}")
+            faults.note(row, "its label is not a declared class", error)
+        else:
+            codes[row] = code
     return codes
 
 
-def _numbers(values: Values, column: Column) -> Floats:
+def _numbers(values: Values, column: Column, faults: Faults) -> Floats:
     try:
         # The whole column at once; only a column with empty cells or text needs the slow look at each cell.
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.array([_number(v, column, row) for row, v in enumerate(values)], dtype=np.float64)
-    for row in np.flatnonzero(~np.isfinite(numbers)):
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.empty(0)
+    if numbers.shape != (len(values),):
+        numbers = np.array([_number(v, column, row, faults) for row, v in enumerate(values)], dtype=np.float64)
+    for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
         if not np.isnan(numbers[row]):
-            raise UserError(f"Expected a finite number in column '{column.name}', row {row + 1}, got {numbers[row]}.")
-        if column.missing is None:
-            raise _empty(column, int(row))
-        numbers[row] = float(column.missing)
+            where = f"Expected a finite number in column '{column.name}', row {row + 1}"
+            error = CellError(f"{where}, got {numbers[row]}.", without_values=f"{where}.")
+            faults.note(row, "a number is not finite", error, place=f"column '{column.name}'")
+        elif column.missing is None:
+            _empty(column, row, faults)
+        numbers[row] = column.bounds()[0] if column.missing is None else float(column.missing)
     return numbers
 
 
-def _number(value: object, column: Column, row: int) -> float:
+def _number(value: object, column: Column, row: int, faults: Faults) -> float:
     text = plain(value)
     if text.lower() in MISSING:
         return math.nan
     try:
-        return float(text)
-    except ValueError:
-        raise UserError(f"Expected a number in column '{column.name}', row {row + 1}, got '{text}'.") from None
+        return float(value)  # type: ignore[arg-type]  # what is no number is told below
+    except (TypeError, ValueError, OverflowError):
+        where = f"Expected a number in column '{column.name}', row {row + 1}"
+        error = CellError(f"{where}, got '{text}'.", without_values=f"{where}.")
+        faults.note(row, "a cell is not a number", error, place=f"column '{column.name}'")
+        return column.bounds()[0]
 
 
-def _codes(values: Values, column: Column) -> npt.NDArray[np.int64]:
-    index = {name: i for i, name in enumerate(column.categories)}
-    codes = np.empty(len(values), dtype=np.int64)
+def _codes(values: Values, column: Column, faults: Faults) -> npt.NDArray[np.int64]:
+    names = _Names(column.categories)
+    codes = np.zeros(len(values), dtype=np.int64)
     for row, value in enumerate(values):
-        code = index.get(plain(value))
+        code = names.code(value)
         if code is None and is_missing(value):
             if column.missing is None:
-                raise _empty(column, row)
-            code = index[plain(column.missing)]
+                _empty(column, row, faults)
+                continue
+            code = names.code(column.missing)
         if code is None:
-            raise UserError(
-                f"Value '{plain(value)}' in column '{column.name}', row {row + 1}, is not one of its declared "
-                f"categories ({listed(column.categories)})."
-            )
-        codes[row] = code
+            rest = f"column '{column.name}', row {row + 1}, is not one of its declared categories"
+            rest += f" ({listed(column.categories)})."
+            error = CellError(f"Value '{plain(value)}' in {rest}", without_values=f"A value in {rest}")
+            faults.note(row, "a cell is not a declared category", error, place=f"column '{column.name}'")
+        else:
+            codes[row] = code
     return codes
 
 
-def _empty(column: Column, row: int) -> UserError:
-    return UserError(
+def _empty(column: Column, row: int, faults: Faults) -> None:
+    words = (
         f"Empty or NaN cell in column '{column.name}', row {row + 1}; fill it, drop the row, or declare "
         f"missing = VALUE for the column in the schema."
     )
+    faults.note(row, "a cell is empty", CellError(words, without_values=words), place=f"column '{column.name}'")
 
 
 def _scale(values: Floats, column: Column) -> Floats:

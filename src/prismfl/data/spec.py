@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from prismfl.data.faults import Fault
     from prismfl.data.schema import Schema
 
 Kind = Literal["image", "table"]
@@ -39,7 +40,8 @@ class Dataset:
     Images are NCHW in [0, 1]; tables lie in [-1, 1] with one-hot categories. `unit_train` holds an integer per
     training record that follows from the id of its privacy unit (a patient, say) alone; None means that every record is
     its own unit. `natural_train` is the id column that the split `natural` groups by, where the data has one.
-    `prints_train` says what each record of own data is, whatever file it came in; it stays on the site.
+    `prints_train` says what each record of own data is, whatever file it came in; it stays on the site, and so does
+    `left_out`, the number of training records that could not be read, with where the first of them lie.
     """
 
     spec: Spec
@@ -52,6 +54,8 @@ class Dataset:
     schema: Schema | None = None
     notices: tuple[str, ...] = ()
     prints_train: list[bytes] | None = None
+    left_out: int = 0
+    faults: tuple[Fault, ...] = ()
 
     @property
     def identity(self) -> list[bytes] | None:

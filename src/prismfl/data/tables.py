@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from prismfl.data.columns import Columns, read_columns
+from prismfl.data.faults import Faults
 from prismfl.data.files import Bounds, Records
 from prismfl.data.ids import id_column
 from prismfl.data.prints import row_prints
@@ -29,9 +30,15 @@ class Roles:
 
 
 def read_table(
-    path: Path, *, roles: Roles, classes: Sequence[str] | None, schema: Schema | None, bounds: Bounds | None
+    path: Path,
+    *,
+    roles: Roles,
+    classes: Sequence[str] | None,
+    schema: Schema | None,
+    bounds: Bounds | None,
+    faults: Faults,
 ) -> Records:
-    table = read_columns(path)
+    table = read_columns(path, faults)
     target = roles.label or (schema.label if schema else None)
     if target is None:
         raise UserError(f"Expected a label column for {path}; declare label as one of {listed(table)}.")
@@ -44,29 +51,31 @@ def read_table(
     for name in declared.names:
         if name not in table:
             raise UserError(f"Expected column '{name}' of the schema in {path}, got columns {listed(table)}.")
-    if not table[target]:
+    if not table[target] and not faults.lenient:
         raise UserError(f"Expected records in {path}, got only a header.")
     try:
-        x, y = declared.encode(table).numpy(), declared.encode_labels(table[target]).numpy()
+        x, y = declared.encode(table, faults).numpy(), declared.encode_labels(table[target], faults).numpy()
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise error.within(path) from None
     known = {*taken, *declared.names}
     unused = [name for name in table if name not in known]
-    ids = {name: id_column(table[name], name) for name in (roles.unit, roles.natural) if name is not None}
-    prints = row_prints({name: values for name, values in table.items() if name != target})
-    marked = _marked(table, roles.test, len(y))
-    train = np.flatnonzero(~marked)
+    ids = {name: id_column(table[name], name, faults) for name in (roles.unit, roles.natural) if name is not None}
+    kept = faults.kept(len(y))
+    marked = _marked(table, roles.test, len(y))[kept]
+    train, held = kept[~marked], kept[marked]
+    prints = row_prints({name: [cells[i] for i in train] for name, cells in table.items() if name != target})
     return Records(
         "table",
         x[train],
         y[train],
         declared.classes,
-        [prints[i] for i in train],
+        prints,
         unit=None if roles.unit is None else ids[roles.unit][train],
         natural=None if roles.natural is None else ids[roles.natural][train],
         schema=declared,
         notices=(f"Ignored columns that are not in the schema: {listed(unused)}.",) if unused else (),
-        test=None if roles.test is None else (x[marked], y[marked]),
+        test=None if roles.test is None else (x[held], y[held]),
+        faults=faults,
     )
 
 

@@ -100,9 +100,10 @@ class Office:
     def _allowed(self, request: Request) -> Job:
         """The job that a request means, if the site's own words allow it. Looks at no record and no ledger."""
         check_description(request.job)
-        policy.check_request(self.config, site_data.facts(self.config), request.job)
+        facts = site_data.facts(self.config)
+        policy.check_request(self.config, facts, request.job)
         job = job_of(request.job, with_public=False, device=self.config.device)
-        policy.check_job(self.config, job)
+        policy.check_job(self.config, facts, job)
         if job.secure is not None:
             self._roster(request.job).admit(job.sum_rules(0))
         turns = secure.TURNS if job.secure is not None else ("",)
@@ -175,7 +176,7 @@ class Office:
         config = self.config
         cap = None
         if config.cap != "none":
-            cap = Cap(config.cap, config.delta, config.unit, config.relation)
+            cap = Cap(config.cap, config.delta, policy.unit_of(config, own.spec), config.relation)
         place = config.data if config.data in DATASETS else str(Path(config.data).resolve())
         name = config.dataset or (place if config.part is None else f"{place}/{config.part}")
         dataset = ledger.dataset(name, records=own.prints, units=unit_prints(own.records))

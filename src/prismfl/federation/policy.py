@@ -99,7 +99,12 @@ def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
         raise RefusedError("limit", f"A run has 1 to max_public = {config.max_public} public images.")
 
 
-def check_job(config: SiteConfig, job: Job) -> None:
+def unit_of(config: SiteConfig, facts: Spec) -> str:
+    """Whom this site protects: the unit that its schema names counts even where site.toml says nothing."""
+    return facts.unit if config.unit == "record" and facts.unit else config.unit
+
+
+def check_job(config: SiteConfig, facts: Spec, job: Job) -> None:
     """The run's numbers within the method's ranges and this site's limits, before anything is reserved."""
     check_ranges(job.method, job.settings)
     if job.settings.rounds > config.max_rounds:
@@ -109,8 +114,9 @@ def check_job(config: SiteConfig, job: Job) -> None:
     refused = sorted(kinds - set(config.releases))
     if refused:
         raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
-    if job.task.unit != config.unit and job.method.guarantee == "site":
-        raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {config.unit}.")
+    unit = unit_of(config, facts)
+    if job.task.unit != unit and job.method.guarantee == "site":
+        raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {unit}.")
     size = 8 * sum(math.prod(shape) for item in job.shapes.values() for _, shape in item.values())
     if size > config.max_bytes:
         raise RefusedError("limit", f"A release of up to {size} bytes is more than max_bytes = {config.max_bytes}.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.config import read, validate
 from prismfl.errors import UserError
-from prismfl.federation.names import check_name
+from prismfl.federation.names import NAME, check_name
 from prismfl.federation.site_folder import FILE
 
 
 class SiteConfig(BaseModel):
-    """The whole of `site.toml`. Nothing here can be changed from outside."""
+    """The whole of `site.toml`. Nothing here can be changed from outside, and no request adds a fact about the data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,12 +30,17 @@ class SiteConfig(BaseModel):
     seed: int = Field(0, description="for trials: the split's seed")
     label: str | None = Field(None, description="label column of a CSV or Parquet file")
     schema_file: str | None = Field(None, description="declared columns of a table")
+    classes: list[str] | None = Field(None, description="declared classes of own images or of an npz file")
+    image_size: int | None = Field(None, ge=1, le=1024, description="pixels a side that own images are brought to")
+    channels: Literal[1, 3] | None = Field(None, description="1 (grey) or 3 (colour) for own images")
+    features: int | None = Field(None, ge=1, description="numbers in each record of an npz table")
+    bounds: tuple[float, float] | None = Field(
+        None, description="least and largest value in an npz file; values outside are clipped to them"
+    )
+    relation: Literal["add-remove", "replace-one"] = Field(
+        "add-remove", description="which data count as neighbours: one unit more or less, or one replaced"
+    )
     unit: str = Field("record", description="what is protected: record, or an id column such as patient_id")
-    classes: list[str] | None = Field(None, description="x")
-    relation: Literal["add-remove", "replace-one"] = Field("add-remove", description="x")
-    public: dict[str, str] = Field({}, description="x")
-    device: str = Field("cpu", description="x")
-    threads: int = Field(1, ge=1, description="x")
     ledger: str | None = Field(
         None, description="folder of this site's ledger (own data: by default the one ledger of this user)"
     )
@@ -69,6 +76,11 @@ class SiteConfig(BaseModel):
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'
     )
+    device: str = Field("cpu", pattern=r"^(cpu|mps|cuda(:\d{1,2})?)$", description="where this site computes")
+    threads: int = Field(1, ge=1, le=256, description="torch threads that this site gives to a run")
+    public: dict[str, str] = Field(
+        {}, description="folders of public images on this site by the names that a run may call them by"
+    )
 
 
 def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
@@ -94,7 +106,30 @@ def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
         raise UserError(f"The data '{config.data}' of {FILE} is neither a data set's name nor a path that exists.")
     if config.part is not None and (config.part >= config.parts or config.data not in DATASETS):
         raise UserError(f"Expected part < parts = {config.parts} of a named data set in {FILE}, got {config.part}.")
+    low, high = config.bounds or (0.0, 1.0)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UserError(f"Expected finite bounds with low < high in {FILE}, got {low} and {high}.")
+    _check_public(config)
     return config
+
+
+def _check_public(config: SiteConfig) -> None:
+    """Only names cross; and what is private is not public under another name."""
+    from prismfl.data import public_names
+
+    for name, folder in config.public.items():
+        if not NAME.fullmatch(name):
+            raise UserError(
+                f"Expected a name of lower-case letters, digits and dashes (at most 40) in [public] of {FILE}, "
+                f"got '{name}'."
+            )
+        if name in public_names():
+            raise UserError(f"'{name}' in [public] of {FILE} is the name of public images already; choose another.")
+        place, own = Path(folder).resolve(), Path(config.data).resolve()
+        if not place.is_dir():
+            raise UserError(f"Expected a folder of public images as '{name}' in [public] of {FILE}, got '{folder}'.")
+        if own.exists() and (place.is_relative_to(own) or own.is_relative_to(place)):
+            raise UserError(f"The public images '{name}' of {FILE} and this site's own data lie in one another.")
 
 
 def _check_lists(config: SiteConfig) -> None:
@@ -118,18 +153,23 @@ def ledger_of(folder: Path, config: SiteConfig) -> Path:
 
 
 def as_toml(config: BaseModel) -> str:
-    """A commented TOML file of a flat config; what is not set stays as a comment."""
-    lines = []
+    """A commented TOML file of a config; what is not set stays as a comment, tables come last."""
+    lines, tables = [], []
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, dict):
+            tables += [f"# {field.description}", f"[{name}]" if value else f"# [{name}]"]
+            tables += [f"{key} = {_toml_value(word)}" for key, word in value.items()] + [""]
             continue
         lines.append(f"# {field.description}")
         lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines + tables)
 
 
 def _toml_value(value: Any) -> str:
-    # JSON text, whole numbers, booleans and lists of text are TOML as they are; 1e-05 is a TOML float as well.
-    return repr(value) if isinstance(value, float) else json.dumps(value)
+    # JSON text, numbers, booleans and lists of them are TOML as they are, but for letters beyond 16 bits, which JSON
+    # would write as two, and for DEL. 1e-05 is a TOML float as well.
+    if isinstance(value, float):
+        return repr(value)
+    return re.sub("\x7f", r"\\u007f", json.dumps(value, ensure_ascii=False))

@@ -15,7 +15,8 @@ from prismfl.errors import UserError
 
 FILE = "site.toml"
 # What a site makes by itself. Other files in its folder are its operator's; closing the folder hides them as well.
-OWN = (FILE, "keys", "peers", "bin", "flower", "runs", "egress*", "outbox", "ledger*", "site.*", "supernode.log")
+FOLDERS = ("data", "keys", "peers", "bin", "flower", "runs", "outbox")
+OWN = (FILE, *FOLDERS, "egress*", "ledger*", "site.*", "supernode.log")
 LOG_BYTES = 1_000_000
 LINE = 2_000
 

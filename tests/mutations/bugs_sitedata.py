@@ -1,0 +1,145 @@
+"""Bugs in what a site reads: a bad record that raises, that drags others along, or that a request could see."""
+
+
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismfl.data import arrays, columns, files, folders, ids, schema
+from prismfl.federation import site_config, site_data
+from tests.data import test_faults as fault_tests
+from tests.federation import test_site_data as site_tests
+from tests.hostile import test_facts as facts_tests
+from tests.mutations.planting import Bug, Check
+
+
+def at(test: object, *arguments: object) -> Check:
+    """A test that takes its arguments and a folder."""
+
+    def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        site_data._snapshot.cache_clear()
+        test(*arguments, folder)  # type: ignore[operator]
+
+    return check
+
+
+alone = facts_tests.test_a_bad_record_changes_nothing_but_itself
+
+BUGS = [
+    Bug(
+        "a site reads like a person: the bad record raises",
+        files,
+        "load_path",
+        "faults = Faults(lenient=lenient)",
+        "faults = Faults()",
+        at(alone, "csv: text"),
+    ),
+    Bug(
+        "an open quote swallows the records below it",
+        columns,
+        "read_csv",
+        "_line_by_line(lines, form) if noted.lenient else csv.reader(lines, **form)",
+        "csv.reader(lines, **form)",
+        at(alone, "csv: open quote"),
+    ),
+    Bug(
+        "one byte that is no text spoils the file",
+        columns,
+        "_text",
+        '"surrogateescape" if lenient else "strict"',
+        '"strict"',
+        at(alone, "csv: not UTF-8"),
+    ),
+    Bug(
+        "one cell of text renames the others' categories",
+        schema,
+        "value_of",
+        "return value if math.isfinite(value) else None",
+        "return None",
+        at(alone, "parquet: category as text of floats"),
+    ),
+    Bug(
+        "one text makes all labels names",
+        arrays,
+        "_labels",
+        "if faults.lenient and counted else flat",
+        "if False else flat",
+        at(alone, "npz table: label as text"),
+    ),
+    Bug(
+        "one NaN is read as a value",
+        arrays,
+        "_features",
+        'if x.dtype.kind == "f" else np.empty((0, x.ndim), dtype=np.int64)',
+        "if False else np.empty((0, x.ndim), dtype=np.int64)",
+        at(alone, "npz table: nan"),
+    ),
+    Bug(
+        "an unsafe id raises",
+        ids,
+        "_id_or_error",
+        "return error",
+        "raise",
+        at(alone, "parquet: patient between two"),
+    ),
+    Bug(
+        "pixels that are no numbers are trained on",
+        folders,
+        "_decoded",
+        "if not np.isfinite(array).all():",
+        "if not array.size:",
+        at(alone, "folder: pixels that are none"),
+    ),
+    Bug(
+        "a request opens the site's data",
+        site_data,
+        "load",
+        'if note is not None and note["shaped_by"] == _shaped_by(config, spec):',
+        'if stale(folder, config) is None and note is not None and open(config.data, "rb").close() is None:',
+        at(facts_tests.test_a_request_opens_no_file_of_the_data, "csv: text"),
+    ),
+    Bug(
+        "a snapshot is believed as it lies",
+        site_data,
+        "_intact",
+        "if hashlib.sha256(raw).hexdigest() != digest:",
+        "if not raw:",
+        at(site_tests.test_a_damaged_snapshot_is_made_anew, "records.safetensors", "flipped"),
+    ),
+    Bug(
+        "other bounds, the same snapshot",
+        site_data,
+        "_shaped_by",
+        '{"schema": schema, "facts": asdict(spec)}',
+        '{"facts": asdict(spec)}',
+        at(site_tests.test_other_words_of_the_site_are_another_reading),
+    ),
+    Bug(
+        "the number of records is a fact",
+        site_data,
+        "read",
+        "records, prints = Records(x, found.y_train, unit), list(found.prints_train or ())",
+        "spec, records, prints = found.spec, Records(x, found.y_train, unit), list(found.prints_train or ())",
+        at(facts_tests.test_no_record_is_as_good_as_any_number, "folder"),
+    ),
+    Bug(
+        "private pictures under a public name",
+        site_config,
+        "_check_public",
+        "if own.exists() and (place.is_relative_to(own) or own.is_relative_to(place)):",
+        "if own == place:",
+        at(site_tests.test_private_pictures_are_not_public_under_another_name),
+    ),
+    Bug(
+        "a log quotes the label",
+        schema,
+        "class_codes",
+        'without_values=f"The label {rest}"',
+        "without_values=f\"Label '{plain(value)}' {rest}\"",
+        at(fault_tests.test_logs_do_not_quote_the_cell_that_people_see, "ill"),
+    ),
+]
