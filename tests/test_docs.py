@@ -1,19 +1,25 @@
-"""Generated documentation is up to date, and the method of the walkthrough really runs."""
+"""Documentation is what the code is: generated pages, the method of the walkthrough, tests and keys that are named."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from prismfl.federation.site_config import SiteConfig
 from prismfl.method import Method
 from prismfl.methods import METHODS
 from prismfl.report.manifest import manifest_page
 from tests.laws import world
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PROMISES = ("promise.md", "threat-model.md")
+_TEST = re.compile(r"tests/[\w/.-]*\w(?:::(\w+))?")
 
 
 def test_the_manifest_page_is_the_code() -> None:
@@ -40,7 +46,53 @@ def test_the_walkthrough_method_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_project_speaks_of_itself_alone() -> None:
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]:
+    for path in [*PAGES, *(ROOT / "src").rglob("*.py")]:
         text = path.read_text()
         for word in ("/work/", "/root/", "files.pythonhosted"):
             assert word not in text, f"{path.name} mentions {word}"
+
+
+def tables(text: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The head and the cells of each row of each table."""
+    head: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            head = []
+        elif not head:
+            head = cells
+        elif set(line) - set("|-: "):
+            yield head, cells
+
+
+@pytest.mark.parametrize("page", PROMISES)
+def test_the_test_behind_each_promise_exists(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    found = list(_TEST.finditer(text))
+    assert len(found) > 20, "the tests are named by their path"
+    for match in found:
+        path = ROOT / match[0].partition("::")[0]
+        assert path.exists(), match[0]
+        if match[1] is not None:
+            defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+            assert match[1] in defined, match[0]
+
+
+@pytest.mark.parametrize("page", PROMISES)
+def test_no_promise_without_a_test(page: str) -> None:
+    rows = [cells for head, cells in tables((ROOT / "docs" / page).read_text()) if head[-1] == "test"]
+    assert len(rows) > 20
+    for cells in rows:
+        assert _TEST.search(cells[-1]), f"no test behind: {cells[0]}"
+
+
+def test_every_key_of_a_site_is_explained() -> None:
+    rows = tables((ROOT / "docs" / "federate.md").read_text())
+    explained = {key for head, cells in rows if head[0] == "key" for key in re.findall(r"`(\w+)`", cells[0])}
+    assert set(SiteConfig.model_fields) - explained == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
