@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     running = root / "b" / "going"
     running.mkdir(parents=True)
-    (running / "run.json").write_text(json.dumps({"schema_version": 1, "status": "running"}))
+    (running / "run.json").write_text(json.dumps({"schema_version": 2, "status": "running"}))
     (running / "config.json").write_text(
         json.dumps({"run": "x", "method": "dp-fedavg", "data": "<b>digits</b>", "settings": {"rounds": 10}})
     )
@@ -129,7 +129,7 @@ def spoil(kind: str, file: Path, outside: Path) -> None:
     if kind == "deep":
         file.write_text('{"schema_version": 1, "status": ' + "[" * 200_000 + "]" * 200_000 + "}")
     elif kind == "deep enough":
-        file.write_text('{"schema_version": 1, "status": "running", "method": ' + "[" * 300 + "]" * 300 + "}\n")
+        file.write_text('{"schema_version": 2, "status": "running", "method": ' + "[" * 300 + "]" * 300 + "}\n")
     elif kind == "pipe":
         os.mkfifo(file)
     elif kind == "huge":
@@ -182,7 +182,7 @@ def check_spoilt(tmp_path: Path, name: str, kind: str) -> None:
     root = tmp_path / "runs"
     for run in ("good", "bad"):
         (root / run).mkdir(parents=True)
-        (root / run / "run.json").write_text(json.dumps({"schema_version": 1, "status": "running"}))
+        (root / run / "run.json").write_text(json.dumps({"schema_version": 2, "status": "running"}))
         (root / run / "config.json").write_text(json.dumps({"run": "x", "method": "fedavg", "data": "digits"}))
         (root / run / "metrics.jsonl").write_text(json.dumps({"round": 1, "accuracy": 41.5}) + "\n")
     secret = tmp_path / "outside.json"

@@ -16,7 +16,7 @@ from prismfl.files import read_regular
 from prismfl.method import State
 from prismfl.payloads import MAX_BYTES, Payload, decode, encode
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MOST_PAYLOAD_BYTES = 4 * 2**30
 KEEP = ("ends", "full", "digests")
 JSON_LIMIT = 16 * 1024 * 1024
@@ -62,8 +62,10 @@ class RunDirectory:
         run = cls(path)
         if not (path / "run.json").is_file():
             raise UserError(f"'{path}' is not a run directory (it has no run.json).")
-        version = run.read_json("run.json").get("schema_version")
-        if version != SCHEMA_VERSION:
+        told = run.read_json("run.json")
+        version = told.get("schema_version")
+        # In format 1 a site's memory lay in files beside the ledger: such a run can be read, but it cannot go on.
+        if version != SCHEMA_VERSION and not (version == 1 and told.get("status") == "finished"):
             raise UserError(
                 f"'{path}' was written in run format {version}, this version reads format {SCHEMA_VERSION}; "
                 "use the version of prismfl that wrote it."

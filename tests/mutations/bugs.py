@@ -297,7 +297,7 @@ BUGS = [
         "exception text forwarded",
         Office,
         "answer",
-        'Answer("code", code=code,',
+        'Answer("code", code=told,',
         'Answer("code", code=words,',
         exception_text,
     ),

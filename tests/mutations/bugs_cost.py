@@ -124,8 +124,8 @@ BUGS = [
         "data read once are never looked at again",
         Office,
         "_declare",
-        "dataset = ledger.dataset(name, records=prints, units=unit_prints(records))",
-        "dataset = ledger._state.names.get(name) or ledger.dataset(name, records=prints, units=unit_prints(records))",
+        "dataset = ledger.dataset(name, records=own.prints, units=unit_prints(own.records))",
+        "dataset = ledger._state.names.get(name) or ledger.dataset(name, records=own.prints)",
         own(tests.test_data_replaced_on_the_way_are_fingerprinted),
     ),
     Bug(

@@ -107,19 +107,11 @@ BUGS = [
         log_words,
     ),
     Bug(
-        "the log quotes what a data reader said",
-        errors,
-        "words_for_log",
-        " and not reads_data",
-        "",
-        in_folder(lambda folder: folder_tests.test_a_bad_cell_is_not_in_the_log_of_the_site(folder, "age")),
-    ),
-    Bug(
         "the office logs an exception's words",
         Office,
         "answer",
-        'code, words = "internal", words_for_log(error)',
-        'code, words = "internal", str(error)',
+        "            words = words_for_log(error)",
+        "            words = str(error)",
         both(folder_tests.test_of_a_foreign_exception_the_log_tells_type_and_place),
     ),
     Bug(

@@ -190,7 +190,7 @@ def test_a_run_that_was_cut_off_says_what_is_missing(runs: list[Path], tmp_path:
     cut = tmp_path / "cut"
     shutil.copytree(runs[0], cut)
     (cut / "result.json").unlink()
-    (cut / "run.json").write_text(json.dumps({"schema_version": 1, "status": "running"}))
+    (cut / "run.json").write_text(json.dumps({"schema_version": 2, "status": "running"}))
     (cut / "attacks" / "loss.json").write_text("{")
     found = dossier(cut)
     text = page.render([found], digest="0" * 64)

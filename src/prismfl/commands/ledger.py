@@ -11,6 +11,7 @@ import typer
 from prismfl.commands import terminal
 from prismfl.commands.terminal import Format
 from prismfl.errors import UserError
+from prismfl.report.words import NO_PROTECTION
 
 if TYPE_CHECKING:
     from prismfl.privacy.balances import DatasetStatus
@@ -136,6 +137,7 @@ def _facts(status: DatasetStatus) -> dict[str, Any]:
         "runs": len(status.open_runs) + len(status.closed_runs),
         "open runs": list(status.open_runs),
         "releases": status.releases,
+        "seeded": status.seeded,
     }
 
 
@@ -144,7 +146,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "data set": f"{facts['id']}: {', '.join(facts['names'])}",
         "known records and units": facts["records"],
-        "epsilon spent": ", ".join(spent),
+        "epsilon spent": ", ".join(spent) + (f" ({NO_PROTECTION})" if facts["seeded"] else ""),
         "cap": "none" if facts["cap"] is None else f"{facts['cap']:g}",
         "delta": f"{facts['delta']:g}",
         "unit": facts["unit"],

@@ -149,7 +149,9 @@ def ledger_of(folder: Path, config: SiteConfig) -> Path:
 
     if config.ledger is not None:
         return Path(config.ledger) / LEDGER_FILE
-    return folder / LEDGER_FILE if config.data in DATASETS else ledger_path()
+    # A site that has kept its own ledger from before goes on with it: no move may give it a fresh budget.
+    own = config.data in DATASETS or (folder / f"{LEDGER_FILE}.anchor").exists()
+    return folder / LEDGER_FILE if own else ledger_path()
 
 
 def as_toml(config: BaseModel) -> str:

@@ -12,6 +12,7 @@ from prismfl.privacy import account, admission
 from prismfl.privacy.admission import Cap, Rule
 from prismfl.privacy.chain import Entry
 from prismfl.privacy.cost import Cost
+from prismfl.rng import SIMULATION
 
 Status = Literal["charged", "made", "held", "denied"]
 
@@ -51,6 +52,7 @@ class DatasetStatus:
     closed_runs: tuple[str, ...]
     releases: int
     unconfirmed: int
+    seeded: int = 0  # releases whose noise follows from a seed: for them nothing is promised
 
 
 @dataclass(slots=True)
@@ -184,6 +186,7 @@ class Balances:
             closed_runs=tuple(run.name for run in runs if not run.open),
             releases=len(charges),
             unconfirmed=sum(not charge.confirmed for charge in charges),
+            seeded=sum(charge.noise == SIMULATION for charge in charges),
         )
 
     def apply(self, entry: Entry) -> None:

@@ -27,7 +27,7 @@ from prismfl.errors import LedgerError, UserError
 VERSION = 1
 
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # the second where a damaged name or text reaches Python
-_BUSY_SECONDS = 60.0
+_BUSY_SECONDS = 300.0
 _SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,"

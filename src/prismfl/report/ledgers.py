@@ -7,14 +7,17 @@ from typing import Any
 
 from prismfl.errors import UserError
 from prismfl.privacy import account
-from prismfl.privacy.balances import DatasetStatus
+from prismfl.privacy.balances import Charge, DatasetStatus
 from prismfl.privacy.ledger import Ledger
 from prismfl.report.words import NO_PROTECTION
+from prismfl.rng import SIMULATION
 from prismfl.transcript import RunDirectory
 
 
 def ledger_files(path: Path) -> list[Path]:
-    """The ledger at `path`, or all ledgers below a folder."""
+    """The ledger at `path`, or all ledgers below a folder; a run on own data names the ledger it was charged to."""
+    if (path / "config.json").is_file() and (told := RunDirectory(path).read_json("config.json").get("ledger")):
+        path = Path(told)
     inside = path.resolve()
     below = (p for p in path.rglob("*.sqlite") if p.is_file() and p.resolve().is_relative_to(inside))
     found = [path] if path.is_file() else sorted(below)
@@ -30,28 +33,16 @@ def status_rows(path: Path, *, run: str | None = None, simulation: bool = False)
     rows: list[dict[str, Any]] = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:
-            rows += [_status_row(file, status) for status in ledger.status() if _concerns(status, run)]
-    if simulation or simulated(path):
-        rows = [{**row, "epsilon spent": f"{row['epsilon spent']} ({NO_PROTECTION})"} for row in rows]
+            for status in ledger.status():
+                if _concerns(status, run):
+                    row = _status_row(file, status)
+                    marked = f"{row['epsilon spent']} ({NO_PROTECTION})"
+                    rows.append({**row, "epsilon spent": marked} if simulation or status.seeded else row)
     return rows
 
 
 def _concerns(status: DatasetStatus, run: str | None) -> bool:
     return run is None or run in (*status.open_runs, *status.closed_runs)
-
-
-def simulated(path: Path) -> bool:
-    """Whether `path` is the folder of a run with seeded noise: its ledgers then account for no protection."""
-    if not (path / "run.json").is_file():
-        return False
-    told = RunDirectory(path)
-    for name in ("config.json", "result.json"):
-        try:
-            if str(told.read_json(name).get("noise") or "").startswith("seeded"):
-                return True
-        except UserError:
-            continue
-    return False
 
 
 def _status_row(file: Path, status: DatasetStatus) -> dict[str, Any]:
@@ -79,11 +70,15 @@ def verify_rows(path: Path, *, run: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def _cost_words(charge: Charge) -> str:
+    return charge.cost.describe() + (f" ({NO_PROTECTION})" if charge.noise == SIMULATION else "")
+
+
 def history_rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:
-            costs = {charge.seq: charge.cost.describe() for charge in ledger.charges()}
+            costs = {charge.seq: _cost_words(charge) for charge in ledger.charges()}
             rows += [
                 {
                     "ledger": file.stem,
