@@ -124,7 +124,13 @@ def _method(name: str, summary: str, settings: type[Settings], client: Any, **gu
 METHODS = (
     _method("fedsgd-gauss", "FedSGD, Gaussian noise of a fixed scale; no guarantee", Noisy, gauss_client),
     _method("fedsgd-laplace", "FedSGD, Laplace noise of a fixed scale; no guarantee", Noisy, laplace_client),
-    _method("fedsgd-clip", "FedSGD, batch gradient clipped; no guarantee", Clipped, clip_client, possible=clip_possible),
+    _method(
+        "fedsgd-clip",
+        "FedSGD, batch gradient clipped; no guarantee",
+        Clipped,
+        clip_client,
+        possible=clip_possible,
+    ),
     _method(
         "ldp-fedsgd",
         "FedSGD, records clipped and noise accounted on each site",

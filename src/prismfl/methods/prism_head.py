@@ -292,9 +292,10 @@ def _weights(
     """What a site's statistics count for: all of them together, and in the mean of each class."""
     if records is None or cfg.aggregate == "mean":
         return torch.ones(len(counts)), keep.to(counts.dtype)
-    whole = robust.site_weights(counts, records=records, noise=cfg.noise / plan.count)
+    noise = cfg.noise / plan.count
+    whole = robust.site_weights(counts, records=records, noise=noise)
     held = counts * whole[:, None] * keep
-    return whole, keep * whole[:, None] * robust.class_weights(held, records=records)
+    return whole, keep * whole[:, None] * robust.class_weights(held, records=records, noise=noise)
 
 
 def class_means(cfg: HeadConfig, sums: torch.Tensor, counts: torch.Tensor, part: torch.Tensor) -> torch.Tensor:

@@ -61,11 +61,6 @@ class Config(DPSettings):
     pool: Literal["uniform", "counts", "merged"] = Field(
         "uniform", description="share of each generator: equal, by its size; merged adds up releases that are sums"
     )
-    aggregate: Literal["mean", "clipped-mean"] = Field(
-        "clipped-mean",
-        description="sizes in shares and merged sums; clipped-mean: none beyond twice the declared records of a site "
-        "nor beyond all others of a class",
-    )
     balance: Literal["equal", "noised"] = Field(
         "equal", description="classes of synthetic records: equal, or as noised"
     )
@@ -241,7 +236,7 @@ def _shares(cfg: Config, task: Task, pool: Mapping[str, Payload]) -> torch.Tenso
 
 def size_weights(cfg: Config, task: Task, sizes: torch.Tensor) -> torch.Tensor:
     """What each site (row) counts for in each class, so that none outweighs the others where shares go by size."""
-    if cfg.aggregate == "mean" or cfg.class_sizes is not None:
+    if cfg.class_sizes is not None:
         return torch.ones_like(sizes)
     return robust.capped(sizes, records=task.records, noise=size_noise(cfg))
 

@@ -20,6 +20,7 @@ Aggregate = Literal["mean", "clipped-mean", "median", "trimmed-mean"]
 HOW = "how sites are combined; clipped-mean: none counts for more than twice the median site"
 TIMES_MEDIAN = 2.0
 SLACK = 2.0  # the declared number of records is rounded: a site may hold twice as many and keep its full weight
+CLEAR = 4.0  # standard deviations of noise that a weight is never cut for
 TAIL = 1e-12
 LOG_TAIL = math.log(1.0 / TAIL)
 SURE = math.sqrt(2.0 * LOG_TAIL)  # standard deviations that one normal draw stays within, but for TAIL
@@ -89,19 +90,19 @@ def site_weights(counts: torch.Tensor, *, records: float, noise: float) -> torch
     than nothing by more than noise does not count.
     """
     total, doubt = counts.double().sum(1), noise * math.sqrt(counts.shape[1])
-    most = SLACK * records + 3.0 * doubt
+    most = SLACK * records + CLEAR * doubt
     factors = (most / total.clamp(min=1e-9)).clamp(max=1.0)
-    return torch.where(total < -2.0 * doubt, 0.0, factors).to(counts.dtype)
+    return torch.where(total < -CLEAR * doubt, 0.0, factors).to(counts.dtype)
 
 
-def class_weights(held: torch.Tensor, *, records: float) -> torch.Tensor:
+def class_weights(held: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
     """A factor a site and class, so that in a class that others hold too no site outweighs all of them together.
 
-    Up to twice an ordinary class (declared records over classes) is never cut, nor is the only holder of a class.
+    Up to twice an ordinary class (declared records over classes) and noise is never cut, nor is the only holder.
     """
     held = held.clamp(min=0.0)
     others = held.sum(0, keepdim=True) - held
-    most = others.clamp(min=SLACK * records / held.shape[1])
+    most = others.clamp(min=SLACK * records / held.shape[1] + CLEAR * noise)
     cut = (others > 0) & (held > most)
     return torch.where(cut, most / held.clamp(min=1e-9), 1.0).to(held.dtype)
 
@@ -109,7 +110,7 @@ def class_weights(held: torch.Tensor, *, records: float) -> torch.Tensor:
 def capped(counts: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
     """The factor of each site and class: both limits together."""
     sites = site_weights(counts, records=records, noise=noise)[:, None]
-    return sites * class_weights(counts * sites, records=records)
+    return sites * class_weights(counts * sites, records=records, noise=noise)
 
 
 # What an honest release can be
