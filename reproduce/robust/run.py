@@ -78,8 +78,11 @@ ATTACKS: dict[str, Forge] = {
     "1e30": filled(1e30),
     "3e38": filled(3e38),
     "labels rolled": rolled(1.0),
+    "labels rolled x4": rolled(4.0),
     "labels rolled x10": rolled(10.0),
 }
+COLUMNS = ("five honest", "honest four", *ATTACKS)
+BACKWARDS = "update x -2"  # as long as the clip at the server lets through
 
 
 def forged(items: Items, forge: Forge, attack: str) -> Items:
@@ -87,7 +90,7 @@ def forged(items: Items, forge: Forge, attack: str) -> Items:
     for item, payload in items.items():
         tensors = dict(payload.tensors)
         if item == "generator" and attack.startswith("labels rolled"):
-            tensors = next_class(tensors, 10.0 if attack.endswith("x10") else 1.0)
+            tensors = next_class(tensors, {"x4": 4.0, "x10": 10.0}.get(attack.rpartition(" ")[2], 1.0))
         else:
             tensors = {name: forge(item, name, t) for name, t in tensors.items()}
         out[item] = type(payload)(tensors, payload.spec)
@@ -98,7 +101,7 @@ def next_class(tensors: dict[str, torch.Tensor], factor: float) -> dict[str, tor
     """Each decoder under the number of the next class; sizes times a factor."""
     out = {}
     for name, tensor in tensors.items():
-        kind, part, rest = (name.split(".", 2) + ["", ""])[:3]
+        kind, part, rest = [*name.split(".", 2), "", ""][:3]
         out[name] = tensors[f"{kind}.{(int(part) - 1) % 10}.{rest}"] if part.isdigit() else factor * tensor.roll(1)
     return out
 
@@ -114,6 +117,11 @@ def score(method: str, attack: str) -> tuple[float, list[str]]:
             return items, memory
         if attack == "honest four":
             return {k: type(p)(p.tensors, {"not": "heard"}) for k, p in items.items()}, memory
+        if attack == BACKWARDS:
+            start, sent = state.items["model"].tensors, items["model"].tensors
+            return {
+                "model": type(items["model"])({k: start[k] - 2.0 * (v - start[k]) for k, v in sent.items()})
+            }, memory
         return forged(items, ATTACKS[attack], attack), memory
 
     known = experiment.METHODS
@@ -138,7 +146,7 @@ def main() -> None:
     file = args.out / "results.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     for method in [args.only] if args.only else RUNS:
-        for attack in ("five honest", "honest four", *ATTACKS):
+        for attack in (*COLUMNS, *([BACKWARDS] if method == "dp-fedavg" else [])):
             if attack in done.setdefault(method, {}):
                 continue
             started = time.process_time()
@@ -154,13 +162,14 @@ def main() -> None:
     readme = args.out / "README.md"
     if readme.exists():
         head, _, rest = readme.read_text().partition("<!-- table -->\n")
-        readme.write_text(f"{head}<!-- table -->\n{table(done)}<!-- end -->\n{rest.partition('<!-- end -->' + chr(10))[2]}")
+        _, _, tail = rest.partition("<!-- end -->\n")
+        readme.write_text(f"{head}<!-- table -->\n{table(done)}<!-- end -->\n{tail}")
 
 
 def table(done: dict[str, Any]) -> str:
-    columns = ("five honest", "honest four", *ATTACKS)
+    columns = (*COLUMNS, BACKWARDS)
     lines = ["| method | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for method, rows in done.items():
+    for method, rows in ((method, done[method]) for method in RUNS if method in done):
         cells = []
         for column in columns:
             row = rows.get(column)

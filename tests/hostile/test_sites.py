@@ -281,7 +281,7 @@ def test_one_class_is_not_one_sites_where_others_hold_it() -> None:
     assert torch.equal(alone, torch.ones(2, 2))
 
 
-def test_a_flipped_release_within_noise_does_not_count_in_the_pool(tmp_path: Path) -> None:
+def test_a_flipped_release_within_noise_does_not_count_in_the_pool() -> None:
     counts = torch.tensor([[30.0, 30.0, 30.0], [-40.0, -40.0, -40.0]])
     weights = robust.site_weights(counts, records=90, noise=10.0)
     assert weights.tolist() == [1.0, 0.0]

@@ -80,7 +80,7 @@ def test_words_of_a_site_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_poisoned_inbox_is_not_read_at_resume(tmp_path: Path) -> None:
-    """A release that was kept by an older version, or written by somebody else: it is checked again, and asked again."""
+    """A release that an older version kept, or somebody else wrote: it is checked again, and asked for again."""
     directory, grid = federation(tmp_path / "good")
     serve(directory, grid)
     good = directory.read_json("result.json")["digest"]

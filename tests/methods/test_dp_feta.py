@@ -224,7 +224,7 @@ def test_training_that_diverges_is_charged_and_names_the_setting(name: str, tmp_
     state = initial_state(job)
     raw = site_step(job, state, world.hosts[0])
     assert world.charged(world.hosts[0].ledger) == job.plan()
-    with pytest.raises(WireError, match="training has stopped.*lower lr"):
+    with pytest.raises(WireError, match=r"training has stopped.*lower lr"):
         receive(job, state, "site-0", raw)
 
 

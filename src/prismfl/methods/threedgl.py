@@ -149,8 +149,9 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
     tensors, recipe = dict(items["generator"].tensors), recipe_of(cfg, task, kind_at(cfg, task, site))
     counts, own = tensors.pop(COUNTS, None), f"{recipe.kind}."
     if cfg.class_sizes is not None and counts is not None:
-        sizes = torch.tensor(cfg.class_sizes, dtype=torch.float32)
-        return None if torch.equal(counts, sizes) else "class sizes are not the declared ones"
+        if not torch.equal(counts, torch.tensor(cfg.class_sizes, dtype=torch.float32)):
+            return "class sizes are not the declared ones"
+        counts = None
     if any(bool(t.any()) for name, t in tensors.items() if not name.startswith(own)):
         return "it fills in generators of a kind that is not its own"
     return robust.first_fault(

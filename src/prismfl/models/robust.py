@@ -117,8 +117,8 @@ def capped(counts: torch.Tensor, *, records: float, noise: float) -> torch.Tenso
 
 
 def most_held(task: Task) -> float:
-    """More records than all sites declare together no site can have."""
-    return max(SLACK, len(task.sites)) * float(task.records)
+    """More records than all sites declare together no site can have. One that is alone has nobody to deceive."""
+    return max(SLACK, len(task.sites)) * float(task.records) if len(task.sites) > 1 else math.inf
 
 
 def most_drawn(expected: float) -> float:
