@@ -1,7 +1,5 @@
 """Bugs at the server's end: words and numbers of a site that nobody checks, weights that nobody cuts, poison kept."""
 
-# ruff: noqa: E501  (a planted line is quoted as it stands)
-
 from __future__ import annotations
 
 from pathlib import Path
