@@ -10,7 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.boundary import PrivateRecords, PrivateSum, Records
-from prismfl.payloads import Items, Payload
+from prismfl.payloads import Items, JsonDict, Payload
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.rng import Key
 
@@ -119,6 +119,8 @@ Init = Callable[[Any, Task, Key], Items]
 Client = Callable[[Any, State, Site, Key], tuple[Items, Items]]
 Server = Callable[[Any, Task, State, Any, Key], Items]
 Adopt = Callable[[Any, State, OwnSite, Key], Items]
+Specs = Callable[[Any, Task, str], Mapping[str, JsonDict]]
+Possible = Callable[[Any, Task, State, str, Items], str | None]
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ class Method:
     settings under which the method runs in a second: the laws and audits use them. `advice` warns, from public numbers,
     before anything is spent. `summed` says what a secure sum would add up, where the server needs no more than that.
     `round_cost` is what a round costs (whether the site remembers nothing yet is its last argument), where that is not
-    the plan of one round.
+    the plan of one round. `specs` are the words that a site's items carry, exactly (none where it does not say), and
+    `possible` tells from public numbers why no honest site can have sent these items, or None.
     """
 
     name: str
@@ -157,6 +160,8 @@ class Method:
     advice: Callable[[Any, Task], list[str]] | None = None
     summed: Callable[[Any, Task], Summed] | None = None
     round_cost: Callable[[Any, Task, int, bool], Cost] | None = None
+    specs: Specs | None = None
+    possible: Possible | None = None
 
 
 __all__ = [

@@ -16,14 +16,17 @@ from pathlib import Path
 import torch
 
 from prismfl.boundary import PrivateRecords, PrivateSum, Records, Release, make_release
-from prismfl.errors import BoundaryError, BudgetError, UserError, WireError
+from prismfl.errors import BoundaryError, BudgetError, LedgerError, UserError, WireError
 from prismfl.method import Method, OwnSite, Settings, Shapes, Site, State, Summed, Task
-from prismfl.payloads import Items, Payload, SyntheticSet, decode, encode
+from prismfl.payloads import Items, JsonDict, Payload, SyntheticSet, decode, encode
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.roster import Roster
 from prismfl.privacy.secure_sum import Rules, Secrecy
 from prismfl.rng import DEPLOYMENT, SIMULATION, Key
+
+WIDTHS = {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}
+HEADER = 512  # bytes that describe a tensor, at most
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,14 @@ class Job:
 
     def plan(self) -> Cost:
         return self.method.plan(self.settings, self.task)
+
+    def specs(self, site: str) -> Mapping[str, JsonDict]:
+        """The words that a site's items carry, exactly; an item that is not named carries none."""
+        return {} if self.method.specs is None else self.method.specs(self.settings, self.task, site)
+
+    def round_costs(self, round: int) -> tuple[Cost, Cost]:
+        """What a release of this round may say that it cost: a site's first one, or a later one."""
+        return self.round_cost(round, first=True), self.round_cost(round, first=False)
 
     def round_cost(self, round: int, *, first: bool) -> Cost:
         """What a site pays for a round, charged before it begins; `first` where it remembers nothing of the run."""
@@ -268,29 +279,50 @@ def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
 
 
 def receive(job: Job, state: State, site: str, raw: bytes) -> Release:
-    """A site's bytes as a release, or a `WireError`: right run, round and sender, exactly the declared items."""
+    """A site's bytes as a release, or a `WireError`: right run, round and sender, exactly the declared items, shapes,
+    words and cost, and nothing that the method cannot have made."""
+    if len(raw) > most_bytes(job, site, state.round):
+        raise WireError(f"Message of {len(raw)} bytes is longer than a release of this run can be.")
     try:
         release = Release.decode(raw)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise WireError("Message is not a release.") from error
     if (release.run, release.site, release.round) != (job.run, site, state.round):
         raise WireError(f"Message is not from site '{site}' for round {state.round} of this run.")
+    if release.noise not in (SIMULATION, DEPLOYMENT) or release.cost not in job.round_costs(state.round):
+        raise WireError("Message does not say what was planned for this round.")
     manifest = {name: kind.kind for name, kind in job.method.leaves.items()}
     if {name: p.kind for name, p in release.items.items()} != manifest:
         raise WireError(f"Message does not carry exactly the items {sorted(manifest)}.")
+    words = job.specs(site)
     for name, payload in release.items.items():
         if payload.shapes() != job.shapes[name]:
             raise WireError(f"Item '{name}' does not have the declared shapes.")
+        if payload.spec != words.get(name, {}):
+            raise WireError(f"Item '{name}' does not carry the declared words.")
         if isinstance(payload, SyntheticSet) and not labels_in_range(payload, len(job.task.classes)):
             raise WireError(f"Item '{name}' has labels outside the declared classes.")
+    possible = job.method.possible
+    why = None if possible is None else possible(job.settings, job.task, state, site, release.items)
+    if why is not None:
+        raise WireError(f"Message cannot be honest: {why}.")
     return release
 
 
+def most_bytes(job: Job, site: str, round: int) -> int:
+    """The length of a release, from public numbers, with room for headers."""
+    numbers = sum(
+        math.prod(size) * WIDTHS[dtype] + HEADER for item in job.shapes.values() for dtype, size in item.values()
+    )
+    words = json.dumps([dict(job.specs(site)), [cost.to_json() for cost in job.round_costs(round)]], default=str)
+    return numbers + 8 * len(words) + 64 * HEADER
+
+
 def labels_in_range(made: SyntheticSet, classes: int) -> bool:
-    """Hard labels are declared classes; soft labels are one non-negative row a record."""
+    """Hard labels are declared classes; soft labels are one non-negative row a record that sums to one at most."""
     if made.y.dtype == torch.int64 and made.y.ndim == 1:
         return bool(((made.y >= 0) & (made.y < classes)).all())
-    return made.y.ndim == 2 and bool((made.y >= 0).all())
+    return made.y.ndim == 2 and bool((made.y >= 0).all()) and bool((made.y.double().sum(1) <= 1.0 + 1e-3).all())
 
 
 def server_step(
@@ -322,6 +354,32 @@ def server_step(
     raw = encode(items, {"run": job.run, "round": state.round})
     hub.ledger.release(job.run, hub.dataset, release_id, cost=door.meter.cost, payload=raw)
     return State(state.round + 1, dict(items))
+
+
+def surviving_step(
+    job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub | None = None, quorum: int = 1
+) -> tuple[State, dict[str, str]]:
+    """The server's step, without a sender that makes it fail: the new state, and who was left out and why.
+
+    Which one it is shows when the step succeeds without it. Where no single one is at fault, or too few would be left,
+    the failure stands: nothing is written. A state that is not finite cannot be built, so it counts as a failure.
+    """
+    try:
+        return server_step(job, state, inbox, hub=hub), {}
+    except (BudgetError, LedgerError, OSError):
+        raise
+    except Exception as error:
+        failure = error
+    for site in sorted(inbox) if len(inbox) - 1 >= max(1, quorum) else ():
+        others = {name: inbox[name] for name in sorted(inbox) if name != site}
+        try:
+            after = server_step(job, state, others, hub=hub)
+        except (BudgetError, LedgerError, OSError):
+            raise
+        except Exception:
+            continue
+        return after, {site: f"the server's step fails with its release ({type(failure).__name__})"}
+    raise failure
 
 
 def initial_state(job: Job) -> State:

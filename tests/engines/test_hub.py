@@ -23,7 +23,8 @@ from tests.federation.folders import NAMES, run_config
         (torch.tensor([-1, 3]), False),
         (torch.tensor([[0.5, 0.5], [1.0, 0.0]]), True),
         (torch.tensor([[0.5, -0.5], [1.0, 0.0]]), False),
-        (torch.tensor([[1], [2]]), True),
+        (torch.tensor([[1], [2]]), False),
+        (torch.tensor([[0.1, 0.2], [0.0, 0.0]]), True),
         (torch.tensor([0.5, 0.5]), False),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from prismfl.boundary import PrivateRecords, Records
-from prismfl.errors import UserError
+from prismfl.errors import UserError, WireError
 from prismfl.method import Task
 from prismfl.methods import METHODS, dp_feta, threedgl
 from prismfl.models import diffusion, generators
@@ -223,10 +223,10 @@ def test_training_that_diverges_is_charged_and_names_the_setting(name: str, tmp_
     job = make_job(name, settings={"lr": 1e38})
     world = make_world(job, tmp_path)
     state = initial_state(job)
-    inbox = {h.name: receive(job, state, h.name, site_step(job, state, h)).items for h in world.hosts}
+    raw = site_step(job, state, world.hosts[0])
     assert world.charged(world.hosts[0].ledger) == job.plan()
-    with pytest.raises(UserError, match=r"site-0.*lower lr"):
-        server_step(job, state, inbox)
+    with pytest.raises(WireError, match=r"training has stopped.*lower lr"):
+        receive(job, state, "site-0", raw)
 
 
 @pytest.mark.parametrize("name", ["dp-feta", "dpdm", "dp-merf", "dp-gan"])

@@ -79,7 +79,7 @@ def test_a_generator_meets_the_means_it_is_given() -> None:
 
 
 def test_a_class_without_records_is_not_drawn(tmp_path: Path) -> None:
-    job = make_job("dp-merf", sigma=0.1)
+    job = make_job("dp-merf", sigma=0.1, records=240)
     owned = {s: some_records(240, seed=i, classes=(0, 2)) for i, s in enumerate(job.task.sites)}
     state, _ = make_world(job, tmp_path, records=owned).run()
     assert sorted(set(state.items["synthetic"].tensors["y"].tolist())) == [0, 2]

@@ -21,6 +21,18 @@ class Inbox(Mapping[str, Items]):
     def raw(self, site: str) -> bytes:
         return self._path(site).read_bytes()
 
+    def drop(self, site: str) -> None:
+        self._path(site).unlink(missing_ok=True)
+
+    def refuse(self, site: str) -> None:
+        """Take a site's release out for good: it is not read again, and the site is not asked again this round."""
+        write_atomically(self.folder / f"{site}.refused", b"")
+        self.drop(site)
+
+    @property
+    def refused(self) -> set[str]:
+        return {path.stem for path in self.folder.glob("*.refused")}
+
     def clear(self) -> None:
         for path in self.folder.glob("*"):
             path.unlink()

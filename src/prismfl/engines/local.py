@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from prismfl import secure
 from prismfl.boundary import Release
+from prismfl.engines.faults import SPOILS, note
+from prismfl.errors import WireError
 from prismfl.method import State
 from prismfl.payloads import Payload, encode
-from prismfl.rounds import Host, Hub, Job, adopt_step, initial_state, participants, receive, server_step, site_step
+from prismfl.rounds import Host, Hub, Job, adopt_step, initial_state, participants, receive, site_step, surviving_step
 from prismfl.transcript import Message, RunDirectory, digest
 
 Progress = Callable[[str, int, int], None]
@@ -72,6 +74,7 @@ def _round(
     whole = keep == "full" or (keep == "ends" and state.round in (0, job.settings.rounds - 1))
     down = encode(state.items, {"round": state.round})
     inbox: dict[str, Release] = {}
+    refused: WireError | None = None
     traffic = {"bytes_up": 0, "bytes_down": 0}
     for i, name in enumerate(chosen):
         progress(f"round {state.round + 1}, {name}", state.round * len(chosen) + i, job.settings.rounds * len(chosen))
@@ -81,9 +84,18 @@ def _round(
         _note(directory, state.round, name, "up", raw, whole=whole)
         traffic["bytes_up"] += len(raw)
         traffic["bytes_down"] += len(down) if state.items else 0
-        inbox[name] = receive(job, state, name, raw)
+        try:
+            inbox[name] = receive(job, state, name, raw)
+        except WireError as error:
+            refused = error
+            progress(note(directory, state.round, name, error.code).line(str(error)), i, len(chosen))
+    if refused is not None and not inbox:
+        raise refused
     progress(f"round {state.round + 1}, server", (state.round + 1) * len(chosen), job.settings.rounds * len(chosen))
-    after = server_step(job, state, {name: release.items for name, release in inbox.items()}, hub=hub)
+    items = {name: release.items for name, release in inbox.items()}
+    after, dropped = surviving_step(job, state, items, hub=hub)
+    for name, why in dropped.items():
+        progress(note(directory, state.round, name, SPOILS).line(why), len(chosen), len(chosen))
     directory.save_state(after)
     if hub is not None:
         hub.ledger.confirm(f"{job.run}/hub/{state.round}")

@@ -10,22 +10,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from prismfl import secure
 from prismfl.atomic import write_atomically
+from prismfl.engines.faults import CODE_LENGTH, SPOILS, Fault, clean_code, faults, note
 from prismfl.engines.inbox import Inbox, Raw
 from prismfl.errors import PrismError, WireError
 from prismfl.method import State
 from prismfl.payloads import JsonDict, encode
-from prismfl.rounds import Hub, Job, initial_state, participants, receive, server_step
+from prismfl.rounds import Hub, Job, initial_state, participants, receive, surviving_step
 from prismfl.transcript import Message, RunDirectory, digest
 
 Kind = Literal["hello", "round", "finish"]
-CODE_LENGTH = 40
 TURNS_END_AT = (0.15, 0.3, 0.7, 0.85, 1.0)
 """When each turn of a secure sum ends, in parts of the round's deadline: keys, letters, numbers, sent, shares."""
 
@@ -87,15 +87,6 @@ class Rules:
     join: float = 600.0
     poll: float = 0.5
     ask_again: float = 3.0
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A site that did not count in a round, and why."""
-
-    round: int
-    site: str
-    code: str
 
 
 Check = Callable[[str, bytes], object]
@@ -188,12 +179,22 @@ class Conductor:
         chosen = participants(self.job, state.round)
         inbox = Inbox(self._folder(state.round))
         down = encode(state.items, {"round": state.round, "phase": state.phase})
-        pending = {site for site in chosen if not self._held(state, inbox, site)}
+        pending = {site for site in chosen if site not in inbox.refused and not self._held(state, inbox, site)}
         request = Request("round", self.description, state.round, self.rules.deadline, down)
         check = partial(receive, self.job, state)
         self._gather(dict.fromkeys(pending, request), inbox, seconds=self.rules.deadline, check=check)
-        self._need(state, inbox, "releases", quorum=min(self.rules.quorum, len(chosen)), expected=len(chosen))
-        return self._close_round(state, inbox, down, lambda: server_step(self.job, state, inbox, hub=self.hub))
+        quorum = min(self.rules.quorum, len(chosen))
+        self._need(state, inbox, "releases", quorum=quorum, expected=len(chosen))
+        return self._close_round(state, inbox, down, lambda: self._step(state, inbox, quorum))
+
+    def _step(self, state: State, inbox: Inbox, quorum: int) -> State:
+        """The server's step; a sender that makes it fail is named and left out, here and when the run is resumed."""
+        after, dropped = surviving_step(self.job, state, inbox, hub=self.hub, quorum=quorum)
+        for site, why in dropped.items():
+            inbox.refuse(site)
+            self.counted.discard(site)
+            self._fault(state.round, site, SPOILS, why)
+        return after
 
     def _need(self, state: State, inbox: Inbox, what: str, *, quorum: int, expected: int) -> None:
         if len(inbox) < quorum:
@@ -294,12 +295,13 @@ class Conductor:
             self._fault(asked.round, site, answer.code or "malformed")
 
     def _held(self, state: State, inbox: Inbox, site: str) -> bool:
-        """Whether the release of a site is on disk, from before a crash, and still good."""
+        """Whether the release of a site is on disk, from before a crash, and still good. One that is not is removed."""
         if site not in set(inbox):
             return False
         try:
             receive(self.job, state, site, inbox.raw(site))
         except WireError:
+            inbox.drop(site)
             return False
         return True
 
@@ -351,18 +353,9 @@ class Conductor:
         self.directory.record(Message(round, site, direction, len(raw), digest(raw), file), raw if whole else None)
 
     def _fault(self, round: int, site: str, code: str, why: str = "") -> None:
-        fault = Fault(round, site, clean_code(code))
-        with (self.directory.path / "faults.jsonl").open("a") as file:
-            file.write(json.dumps(asdict(fault), sort_keys=True) + "\n")
-        self.say(f"round {round + 1}: {site} does not count: {fault.code}" + (f" ({why})" if why else ""))
+        self.say(note(self.directory, round, site, code).line(why))
 
 
-def clean_code(code: Any) -> str:
-    """A code that may be printed, whatever came over the wire: short, lower case, letters and dashes."""
-    text = "".join(c for c in str(code)[:CODE_LENGTH].lower() if c.isascii() and (c.isalnum() or c == "-"))
-    return text or "malformed"
-
-
-def faults(directory: RunDirectory) -> list[Fault]:
-    path = directory.path / "faults.jsonl"
-    return [Fault(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+__all__ = [
+    "CODE_LENGTH", "Answer", "Conductor", "Fault", "Post", "QuorumError", "Request", "Rules", "clean_code", "faults",
+]  # fmt: skip

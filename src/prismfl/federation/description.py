@@ -49,7 +49,7 @@ def describe(
     body = {
         "prismfl": __version__,
         "config": {k: told[k] for k in TRAVELS},
-        "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": list(spec.shape), "classes": list(spec.classes)},
+        "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": [*spec.shape], "classes": [*spec.classes]},
         "train_size": spec.train_size,
         "schema": None if schema is None else schema_digest(schema),
         "public": None if found is None else images_digest(found),
@@ -65,7 +65,8 @@ def public_images(given: str | None) -> tuple[str | None, str | None]:
     name, equals, folder = given.partition("=")
     if not equals or not NAME.fullmatch(name):
         raise UserError(
-            f"Public images of a federation are drawn, named, or NAME=FOLDER with NAME on each site's list; got '{given}'."
+            "Expected public images that are drawn or named, or NAME=FOLDER with NAME on the list of each site, got "
+            f"'{given}'."
         )
     return name, folder
 

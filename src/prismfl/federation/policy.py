@@ -34,7 +34,7 @@ LONG = 100_000
 TIMES = 32
 """A size of a network or a statistic may be so many times its default."""
 PROPORTIONAL = frozenset(
-    ["batch", "batches", "candidates", "class_sizes", "copies", "epochs", "images", "iterations", "made_batch", "models", "paths", "picked", "per_class", "public_classes", "public_copies", "queries", "radius_records", "samples", "start", "stops", "updates", "train_batch", "warm_batch"]
+    ["batch", "batches", "candidates", "copies", "epochs", "images", "iterations", "made_batch", "paths", "picked", "per_class", "public_classes", "public_copies", "queries", "radius_records", "samples", "start", "stops", "updates", "train_batch", "warm_batch"]
 )
 
 _TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", "digest", "run"}
@@ -49,7 +49,8 @@ def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> Non
     if config.configs and description["digest"] not in config.configs:
         raise RefusedError("config-not-allowed", f"Config {description['digest'][:16]} is not in `configs`.")
     if told.get("method") not in config.methods:
-        raise RefusedError("method-not-allowed", f"Method '{told.get('method')!s:.40}' is not in `methods` of site.toml.")
+        name = f"{told.get('method')!s:.40}"
+        raise RefusedError("method-not-allowed", f"Method '{name}' is not in `methods` of site.toml.")
     _check_facts(config, facts, description)
     _check_public(config, told)
     model = MODEL.fullmatch(str(told.get("model")))

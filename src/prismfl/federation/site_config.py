@@ -70,7 +70,7 @@ class SiteConfig(BaseModel):
         168.0, gt=0, description="a run that asks for nothing for so long no longer holds budget it has not spent"
     )
     answer_every: float = Field(
-        0.0, ge=0, description="answers leave at multiples of so many seconds, so that their time tells nothing; 0: at once"
+        0.0, ge=0, description="answers leave at multiples of so many seconds, so their time tells nothing; 0: at once"
     )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
     noise: Literal["operating-system", "seeded"] = Field(

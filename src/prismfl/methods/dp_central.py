@@ -30,6 +30,7 @@ METHOD = Method(
     server=fedavg.server,
     plan=dp_fedavg.plan,
     shapes=fedavg.shapes,
+    possible=dp_fedavg.possible,
     pooled=True,
     tiny={"steps": 3, "batch": 8},
 )

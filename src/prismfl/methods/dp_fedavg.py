@@ -11,6 +11,7 @@ from pydantic import Field
 
 from prismfl.method import DPSettings, Items, Method, Site, State, Task
 from prismfl.methods import fedavg
+from prismfl.models import robust
 from prismfl.models.classifier import Params, build
 from prismfl.models.training import descend
 from prismfl.payloads import Weights
@@ -18,7 +19,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
-class Config(DPSettings):
+class Config(fedavg.Averaging, DPSettings):
     rounds: int = Field(10, ge=1, description="communication rounds")
     steps: int = Field(20, ge=1, description="local DP-SGD steps a round")
     batch: float = Field(256, gt=0, description="expected batch of a step")
@@ -45,6 +46,18 @@ def plan(cfg: Config, task: Task) -> Cost:
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps * cfg.rounds)
 
 
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """No longer a way than the planned steps: clipped gradients of all records there are, and their noise."""
+    start, size = state.items["model"].tensors, sum(v.numel() for v in state.items["model"].tensors.values())
+    moved = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise, steps=cfg.steps)
+    # The proximal term pulls back; only at a rate beyond 2 / mu would it push.
+    most = cfg.lr * moved * max(1.0, abs(1.0 - cfg.lr * cfg.mu)) ** cfg.steps + 1e-3 * (1.0 + robust.length(start))
+    found = robust.length(items["model"].tensors, start)
+    if found <= most:
+        return None
+    return f"its update is {found:.3g} long, and {cfg.steps} steps reach {most:.3g} at most"
+
+
 METHOD = Method(
     name="dp-fedavg",
     summary="FedAvg with DP-SGD on each site",
@@ -57,5 +70,6 @@ METHOD = Method(
     server=fedavg.server,
     plan=plan,
     shapes=fedavg.shapes,
+    possible=possible,
     tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

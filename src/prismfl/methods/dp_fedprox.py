@@ -27,5 +27,6 @@ METHOD = Method(
     server=fedavg.server,
     plan=dp_fedavg.plan,
     shapes=fedavg.shapes,
+    possible=dp_fedavg.possible,
     tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

@@ -25,14 +25,14 @@ from pydantic import Field, model_validator
 from torch.nn import functional as F
 
 from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
-from prismfl.models import diffusion, generators
+from prismfl.models import diffusion, generators, robust
 from prismfl.models.augment import affine
 from prismfl.models.central import Central
 from prismfl.models.diffusion import Learner, Sampler
 from prismfl.models.generators import COUNTS
 from prismfl.models.training import cosine
 from prismfl.models.unet import PATCH, Shape, UNet, build_unet
-from prismfl.payloads import Payload, Statistics, Synthesizer, SyntheticSet, Weights
+from prismfl.payloads import JsonDict, Payload, Statistics, Synthesizer, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -146,17 +146,36 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
         network = learner.mean
     else:
         network = {name: torch.zeros(size) for name, size in _network_shapes(cfg, task).items()}
-    spec = {"kind": cfg_kind(cfg), "classes": list(task.classes), **({"stopped": why} if why else {})}
-    tensors = {**network, COUNTS: memory["counts"].tensors[COUNTS]}
+    tensors = {**network, COUNTS: generators.said(memory["counts"].tensors[COUNTS], why)}
     items = generators.release(
-        cfg, task, tensors, drawer(cfg, task), key=key.child("draw"), noise=count_noise(cfg, task), spec=spec,
-        last=state.round == cfg.rounds - 1,
+        cfg, task, tensors, drawer(cfg, task), key=key.child("draw"), noise=count_noise(cfg, task),
+        spec=specs(cfg, task, site.name)["generator"], last=state.round == cfg.rounds - 1,
     )  # fmt: skip
     return {"central": _central_item(cfg, task, sums), **items}, memory
 
 
-def cfg_kind(cfg: Config) -> str:
-    return "dpdm" if cfg.easy == "none" else "dp-feta"
+def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    return {"generator": {"kind": "dpdm" if cfg.easy == "none" else "dp-feta", "classes": list(task.classes)}}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    reach = generators.ADAM * (cfg.warm_lr * cfg.warm_steps + cfg.lr * cfg.steps)
+    return robust.first_fault(
+        lambda: generators.possible(task, items, noise=count_noise(cfg, task), reach=reach),
+        lambda: _sums_fault(cfg, task, items),
+    )
+
+
+def _sums_fault(cfg: Config, task: Task, items: Items) -> str | None:
+    """A record adds a vector of norm 1 at most to an answer, of which the count takes a fixed part."""
+    if cfg.easy != "pooled":
+        return None
+    central, sums = central_of(cfg, task), items["central"].tensors[SUMS].double()
+    drawn = robust.most_drawn(task.rate(central.batch) * robust.most_held(task))
+    most = 1.001 * drawn + robust.noise_norm(sums[0].numel(), central.sigma) + 1e-3
+    if bool((torch.linalg.vector_norm(sums.flatten(1), dim=1) > most).any()):
+        return "sums of central images are longer than its records allow"
+    return None
 
 
 def _first_questions(cfg: Config, site: Site) -> tuple[torch.Tensor | None, Payload]:
@@ -231,10 +250,8 @@ def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learn
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    generators.refuse_stopped(inbox)
     if state.round < cfg.first:
-        sums = torch.stack([items["central"].tensors[SUMS] for _, items in sorted(inbox.items())]).sum(0)
-        return {"central": Statistics({SUMS: sums})}
+        return {"central": Statistics({SUMS: _pooled_sums(cfg, task, inbox)})}
     noise, draw = count_noise(cfg, task), drawer(cfg, task)
     kept: dict[str, Payload] = {name: p for name, p in state.items.items() if name in ("central", "history")}
     kept |= _history(cfg, task, state, inbox, draw, key.child("history"))
@@ -243,6 +260,16 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     made = generators.gather(cfg, task, inbox, draw, count=cfg.samples, noise=noise, key=key.child("draw"))
     sent = {f"generator-{site}": items["generator"] for site, items in sorted(inbox.items())}
     return {**kept, **(sent if cfg.share == "generator" else {}), **generators.outcome(cfg, task, made, key)}
+
+
+def _pooled_sums(cfg: Config, task: Task, inbox: Inbox) -> torch.Tensor:
+    """Everybody's sums; in no class does one site outweigh all others."""
+    sites = sorted(inbox)
+    sums = torch.stack([inbox[site]["central"].tensors[SUMS] for site in sites])
+    counts = torch.stack([inbox[site]["generator"].tensors[COUNTS] for site in sites])
+    factors = robust.capped(counts, records=task.records, noise=count_noise(cfg, task))
+    per_class = sums.shape[2] // counts.shape[1]
+    return (sums * factors.repeat_interleave(per_class, 1)[:, None, :, None]).sum(0)
 
 
 def _history(cfg: Config, task: Task, state: State, inbox: Inbox, draw: generators.Draw, key: Key) -> Items:
@@ -327,6 +354,8 @@ METHOD = Method(
     plan=plan,
     round_cost=round_cost,
     shapes=shapes,
+    specs=specs,
+    possible=possible,
     advice=advice,
     kinds=("image",),
     tiny={

@@ -15,7 +15,7 @@ from prismfl.models import gan, generators
 from prismfl.models.diffusion import Learner
 from prismfl.models.generators import COUNTS
 from prismfl.models.merf import Recipe
-from prismfl.payloads import Synthesizer, SyntheticSet
+from prismfl.payloads import JsonDict, Synthesizer, SyntheticSet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -68,17 +68,25 @@ def train(cfg: Config, site: Site, key: Key) -> tuple[dict[str, torch.Tensor], s
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     counts = site.records.noisy_histogram(sigma=cfg.noise * cfg.count_factor)
     network, why = train(cfg, site, key.child("train"))
-    spec = {"kind": "dp-gan", "classes": list(site.task.classes), **({"stopped": why} if why else {})}
     items = generators.release(
         cfg,
         site.task,
-        {**network, COUNTS: counts},
+        {**network, COUNTS: generators.said(counts, why)},
         recipe(cfg, site.task).draw,
         key=key.child("draw"),
         noise=cfg.noise * cfg.count_factor,
-        spec=spec,
+        spec=specs(cfg, site.task, site.name)["generator"],
     )
     return items, {}
+
+
+def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    return {"generator": {"kind": "dp-gan", "classes": list(task.classes)}}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    reach = generators.ADAM * cfg.maker_lr * cfg.maker_steps * cfg.steps
+    return generators.possible(task, items, noise=cfg.noise * cfg.count_factor, reach=reach)
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
@@ -110,6 +118,8 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    specs=specs,
+    possible=possible,
     kinds=("image",),
     tiny={"steps": 2, "batch": 8, "made_batch": 6, "latent": 2, "width": 2, "samples": 12, "train_steps": 3},
 )

@@ -18,9 +18,9 @@ import torch
 from pydantic import Field
 
 from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
-from prismfl.models import generators, merf
+from prismfl.models import generators, merf, robust
 from prismfl.models.generators import COUNTS
-from prismfl.payloads import Statistics, Synthesizer, SyntheticSet
+from prismfl.payloads import JsonDict, Statistics, Synthesizer, SyntheticSet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -95,7 +95,7 @@ def train(
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task, released = site.task, embed(cfg, site)
-    spec = {"kind": "dp-merf", "classes": list(task.classes)}
+    spec = specs(cfg, task, site.name)["generator"]
     if cfg.share == "embedding":
         nothing = SyntheticSet.of(torch.zeros(0, *task.shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
         return {"embedding": Statistics(released), "generator": Synthesizer({}, spec), "synthetic": nothing}, {}
@@ -107,14 +107,32 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return {"embedding": Statistics({}), **items}, {}
 
 
+def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    return {"generator": {"kind": "dp-merf", "classes": list(task.classes)}}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    if cfg.share != "embedding":
+        return generators.possible(task, items, noise=cfg.count_noise, reach=generators.ADAM * cfg.lr * cfg.steps)
+    sums, counts = (items["embedding"].tensors[name].double() for name in (SUMS, COUNTS))
+    noise = cfg.noise / math.sqrt(1.0 - cfg.share_count)
+    doubt = robust.noise_norm(len(counts), cfg.count_noise)
+    most = 1.001 * ((counts + doubt).clamp(min=0.0) + robust.noise_norm(sums.shape[1], noise)) + 1e-3
+    if bool((torch.linalg.vector_norm(sums, dim=1) > most).any()):
+        return "sums of a class are longer than its count allows"
+    return robust.count_fault(counts, task, cfg.count_noise)
+
+
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     draw = recipe(cfg, task).draw
     if cfg.share == "embedding":
         noise = cfg.count_noise * math.sqrt(len(inbox))
-        sums, counts = (
-            torch.stack([items["embedding"].tensors[name] for _, items in sorted(inbox.items())]).sum(0)
+        sent, sizes = (
+            torch.stack([items["embedding"].tensors[name] for _, items in sorted(inbox.items())])
             for name in (SUMS, COUNTS)
         )
+        factors = robust.capped(sizes, records=task.records, noise=cfg.count_noise)
+        sums, counts = (sent * factors[:, :, None]).sum(0), (sizes * factors).sum(0)
         network = train(cfg, task, sums, counts, noise=noise, key=key.child("train"))
         generator = Synthesizer({**network.state_dict(), COUNTS: counts}, {"kind": "dp-merf"})
         labels = generators.labels_of(generators.trust(counts[None], noise)[0], cfg.samples)
@@ -153,6 +171,8 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    specs=specs,
+    possible=possible,
     kinds=("image",),
     tiny={
         "features": 40,

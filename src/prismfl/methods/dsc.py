@@ -12,7 +12,7 @@ from pydantic import Field
 from prismfl.errors import UserError
 from prismfl.method import Items, Method, Site, State
 from prismfl.methods import fedavg, psg
-from prismfl.methods.image_exchange import classes_of, first_images, init, labels_of, sealed_images, shapes
+from prismfl.methods.image_exchange import classes_of, first_images, init, labels_of, possible, sealed_images, shapes
 from prismfl.models.classifier import build
 from prismfl.models.landscape import Matcher
 from prismfl.models.training import step
@@ -62,6 +62,7 @@ METHOD = Method(
     server=psg.server,
     plan=fedavg.plan,
     shapes=shapes,
+    possible=possible,
     pooled=True,
     kinds=("image",),
     tiny={"images": 2, "networks": 2, "stops": 2, "batch": 8, "image_lr": 1.0, "epochs": 2},

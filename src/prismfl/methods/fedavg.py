@@ -9,14 +9,21 @@ from __future__ import annotations
 from pydantic import Field
 
 from prismfl.method import Inbox, Items, Method, Settings, Shapes, Site, State, Task
+from prismfl.models import robust
 from prismfl.models.classifier import Params, batches, build
-from prismfl.models.training import average, cosine, step
+from prismfl.models.training import cosine, step
 from prismfl.payloads import Weights
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
-class Config(Settings):
+class Averaging(Settings):
+    """Settings of methods whose server combines models."""
+
+    aggregate: robust.Aggregate = Field("clipped-mean", description=robust.HOW)
+
+
+class Config(Averaging):
     rounds: int = Field(10, ge=1, description="communication rounds")
     epochs: int = Field(5, ge=1, description="local epochs a round")
     batch: int = Field(64, ge=1, description="local batch size")
@@ -53,8 +60,8 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return {"model": Weights(params)}, {}
 
 
-def server(cfg: Settings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    return {"model": Weights(average(inbox[site]["model"].tensors for site in sorted(inbox)))}
+def server(cfg: Averaging, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    return {"model": Weights(robust.combine(cfg.aggregate, inbox, "model", base=state.items["model"].tensors))}
 
 
 def plan(cfg: Settings, task: Task) -> Cost:

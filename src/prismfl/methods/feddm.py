@@ -32,6 +32,7 @@ from prismfl.methods.image_exchange import (
     init,
     labels_of,
     pool,
+    possible,
     sealed_images,
     shapes,
 )
@@ -185,6 +186,7 @@ METHOD = Method(
     server=server,
     plan=fedavg.plan,
     shapes=shapes,
+    possible=possible,
     kinds=("image",),
     advice=advice,
     tiny=TINY,
@@ -201,6 +203,7 @@ PRIVATE = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    possible=possible,
     kinds=("image",),
     advice=advice,
     tiny=TINY,

@@ -23,10 +23,11 @@ from pydantic import Field, model_validator
 from torch.nn import functional as F
 
 from prismfl.method import Inbox, Items, Method, Settings, Shapes, Site, State, Task
+from prismfl.methods.fedavg import Averaging, model_shapes, plan
 from prismfl.methods.fedavg import init as init_model
-from prismfl.methods.fedavg import model_shapes, plan
+from prismfl.models import robust
 from prismfl.models.classifier import Classifier, Params, build
-from prismfl.models.training import average, cosine, step
+from prismfl.models.training import cosine, step
 from prismfl.payloads import Gradient, Statistics, Weights
 from prismfl.rng import Key
 
@@ -34,7 +35,7 @@ PIXEL = 1.0 / 255.0
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 
 
-class GradientSettings(Settings):
+class GradientSettings(Averaging):
     """What every method has that shares one gradient a round with a server that may use Adam."""
 
     rounds: int = Field(200, ge=1, description="communication rounds: one batch each")
@@ -170,7 +171,7 @@ def size_of(shift: torch.Tensor, norm: str) -> torch.Tensor:
 
 
 def server(cfg: GradientSettings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    gradient = average(inbox[site]["gradient"].tensors for site in sorted(inbox))
+    gradient = robust.combine(cfg.aggregate, inbox, "gradient")
     model = state.items["model"].tensors
     if cfg.optimiser == "sgd":
         return {"model": Weights(step(model, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}

@@ -17,6 +17,7 @@ from pydantic import Field
 from prismfl.boundary import Loss
 from prismfl.method import DPSettings, Items, Method, Site, State, Task
 from prismfl.methods import fedem
+from prismfl.models import robust
 from prismfl.models.classifier import Classifier, build, cross_entropy_of_one
 from prismfl.payloads import Gradient
 from prismfl.privacy.cost import Cost
@@ -66,6 +67,19 @@ def plan(cfg: Config, task: Task) -> Cost:
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.rounds)
 
 
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    return too_long(items, robust.most_moved(task, _size(items), batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise))
+
+
+def too_long(items: Items, most: float) -> str | None:
+    found = robust.length(items["gradient"].tensors)
+    return None if found <= most else f"its gradient is {found:.3g} long, and clipped ones are {most:.3g} at most"
+
+
+def _size(items: Items) -> int:
+    return sum(v.numel() for v in items["gradient"].tensors.values())
+
+
 METHOD = Method(
     name="fedem-dp",
     summary="FedEM's perturbed gradients, clipped and noised",
@@ -78,6 +92,7 @@ METHOD = Method(
     server=fedem.server,
     plan=plan,
     shapes=fedem.shapes,
+    possible=possible,
     kinds=("image",),
     tiny={"rounds": 2, "batch": 8, "iterations": 2},
 )

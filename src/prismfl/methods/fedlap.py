@@ -24,6 +24,7 @@ from prismfl.boundary import Records
 from prismfl.errors import UserError
 from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
 from prismfl.methods import fedavg, fedlap_dp, image_exchange
+from prismfl.models import robust
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Criterion, Matcher, approximate, walk
 from prismfl.models.siamese import View, draw
@@ -165,7 +166,17 @@ def calibrated(matcher: Matcher, params: Params, inbox: Inbox, task: Task) -> Pa
         norms = dict(zip(sorted(params), items["quality"].tensors["norms"].to(task.device)))
         gradient = matcher.gradient(params, x, y)
         found.append({k: g * norms[k] / torch.linalg.vector_norm(g).clamp_min(1e-12) for k, g in gradient.items()})
-    return {k: torch.stack([g[k] for g in found]).mean(0) for k in params}
+    factors = robust.clip_factors({str(i): robust.length(g) for i, g in enumerate(found)})
+    return {k: torch.stack([factors[str(i)] * g[k] for i, g in enumerate(found)]).mean(0) for k in params}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    quality = items["quality"].tensors
+    if not 0.0 <= float(quality["radius"]) <= 1.001 * cfg.radius:
+        return f"its radius is {float(quality['radius']):.3g}, and {cfg.radius:g} is the largest"
+    if "norms" in quality and bool((quality["norms"] < 0).any()):
+        return "norms are below zero"
+    return image_exchange.possible(cfg, task, state, site, items)
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
@@ -187,6 +198,7 @@ METHOD = Method(
     server=server,
     plan=fedavg.plan,
     shapes=shapes,
+    possible=possible,
     kinds=("image",),
     advice=image_exchange.advice,
     tiny={

@@ -34,6 +34,7 @@ from prismfl.methods.image_exchange import (
     init,
     labels_of,
     pool,
+    possible,
     sealed_images,
     shapes,
 )
@@ -184,6 +185,7 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    possible=possible,
     kinds=("image",),
     advice=advice,
     tiny={

@@ -8,15 +8,16 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from prismfl.method import Inbox, Items, Method, Settings, Shapes, Site, State, Task
-from prismfl.methods.fedavg import init, model_shapes, plan
+from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
+from prismfl.methods.fedavg import Averaging, init, model_shapes, plan
+from prismfl.models import robust
 from prismfl.models.classifier import build
-from prismfl.models.training import average, cosine, step
+from prismfl.models.training import cosine, step
 from prismfl.payloads import Gradient, Weights
 from prismfl.rng import Key
 
 
-class Config(Settings):
+class Config(Averaging):
     rounds: int = Field(100, ge=1, description="communication rounds: one batch each")
     batch: int = Field(64, ge=1, description="records in a site's batch")
     lr: float = Field(0.2, gt=0, description="the server's learning rate, falling along a cosine")
@@ -32,7 +33,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    gradient = average(inbox[site]["gradient"].tensors for site in sorted(inbox))
+    gradient = robust.combine(cfg.aggregate, inbox, "gradient")
     return {"model": Weights(step(state.items["model"].tensors, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}
 
 

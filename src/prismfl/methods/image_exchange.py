@@ -6,11 +6,14 @@ import torch
 from pydantic import Field
 
 from prismfl.errors import BoundaryError, UserError
-from prismfl.method import Inbox, Items, Settings, Shapes, Site, Task
+from prismfl.method import Inbox, Items, Settings, Shapes, Site, State, Task
 from prismfl.methods import fedavg
+from prismfl.models import robust
 from prismfl.models.landscape import Walk
 from prismfl.payloads import Payload, Statistics, SyntheticSet, Weights
 from prismfl.rng import Key
+
+MOST_PIXEL = 1e6
 
 
 class Declared(Settings):
@@ -70,10 +73,24 @@ def sealed_images(x: torch.Tensor, y: torch.Tensor, *, image_lr: float, site: st
 
 
 def pool(inbox: Inbox, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
-    """Everybody's images; as many from each site, so the mean over them counts every site the same."""
-    sets = [items["images"] for _, items in sorted(inbox.items())]
-    made = [s for s in sets if isinstance(s, SyntheticSet)]
-    return torch.cat([s.x for s in made]).to(task.device), torch.cat([s.y for s in made]).to(task.device)
+    """Everybody's images; as many from each site, so the mean over them counts every site the same.
+
+    Images are not bounded by their making: a site whose images are over twice as long as the median site's has them
+    shortened, for a long image moves the model further.
+    """
+    sets = {site: items["images"] for site, items in sorted(inbox.items())}
+    made = {site: s for site, s in sets.items() if isinstance(s, SyntheticSet)}
+    factors = robust.clip_factors({site: robust.length({"x": s.x}) for site, s in made.items()})
+    xs = [s.x if factors[site] == 1.0 else (factors[site] * s.x.double()).float() for site, s in made.items()]
+    return torch.cat(xs).to(task.device), torch.cat([s.y for s in made.values()]).to(task.device)
+
+
+def possible(cfg: Declared, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Labels are public; pixels that were fitted may leave [0, 1], but not by far."""
+    made = items["images"]
+    if not torch.equal(made.tensors["y"], labels_of(cfg, task, site)):
+        return "labels are not the declared ones"
+    return robust.beyond({"x": made.tensors["x"]}, MOST_PIXEL)
 
 
 def after(done: Walk, x: torch.Tensor, y: torch.Tensor, *, last: bool) -> Items:

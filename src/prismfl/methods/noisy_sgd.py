@@ -16,8 +16,9 @@ import torch
 from pydantic import Field
 
 from prismfl.method import DPSettings, Items, Method, Settings, Site, State, Task
-from prismfl.methods import fedem
+from prismfl.methods import fedem, fedem_dp
 from prismfl.methods.fedavg import plan as no_guarantee
+from prismfl.models import robust
 from prismfl.models.classifier import Params, build
 from prismfl.payloads import Gradient
 from prismfl.privacy.cost import Cost
@@ -93,6 +94,17 @@ def ldp_plan(cfg: Accounted, task: Task) -> Cost:
     return make(cfg.noise, rate=task.rate(cfg.batch), times=cfg.rounds, unit=task.unit, relation=task.relation)
 
 
+def ldp_possible(cfg: Accounted, task: Task, state: State, site: str, items: Items) -> str | None:
+    size = sum(v.numel() for v in items["gradient"].tensors.values())
+    most = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise, kind=cfg.kind)
+    return fedem_dp.too_long(items, most)
+
+
+def clip_possible(cfg: Clipped, task: Task, state: State, site: str, items: Items) -> str | None:
+    size = sum(v.numel() for v in items["gradient"].tensors.values())
+    return fedem_dp.too_long(items, 1.001 * cfg.clip + robust.noise_norm(size, cfg.scale))
+
+
 def _method(name: str, summary: str, settings: type[Settings], client: Any, **guaranteed: Any) -> Method:
     parts: dict[str, Any] = {"guarantee": None, "plan": no_guarantee, "tiny": {"rounds": 2, "batch": 8}, **guaranteed}
     return Method(
@@ -112,7 +124,13 @@ def _method(name: str, summary: str, settings: type[Settings], client: Any, **gu
 METHODS = (
     _method("fedsgd-gauss", "FedSGD, Gaussian noise of a fixed scale; no guarantee", Noisy, gauss_client),
     _method("fedsgd-laplace", "FedSGD, Laplace noise of a fixed scale; no guarantee", Noisy, laplace_client),
-    _method("fedsgd-clip", "FedSGD, batch gradient clipped; no guarantee", Clipped, clip_client),
+    _method(
+        "fedsgd-clip",
+        "FedSGD, batch gradient clipped; no guarantee",
+        Clipped,
+        clip_client,
+        possible=clip_possible,
+    ),
     _method(
         "ldp-fedsgd",
         "FedSGD, records clipped and noise accounted on each site",
@@ -120,5 +138,6 @@ METHODS = (
         ldp_client,
         guarantee="site",
         plan=ldp_plan,
+        possible=ldp_possible,
     ),
 )

@@ -187,6 +187,7 @@ METHOD = Method(
     plan=prism_head.plan,
     round_cost=prism_head.round_cost,
     shapes=prism_head.shapes,
+    possible=prism_head.possible,
     needs_public=True,
     kinds=("image",),
     advice=prism_head.advice,

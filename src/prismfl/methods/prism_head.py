@@ -19,6 +19,7 @@ from pydantic import Field
 
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Method, Shapes, Site, State, Summed, Task
+from prismfl.models import robust
 from prismfl.models.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.models.random_nets import RandomNet, random_nets
 from prismfl.payloads import Statistics
@@ -55,6 +56,11 @@ class HeadConfig(DPSettings):
     enough: float = Field(0.1, gt=0, description="adaptive: a site stops when noise-to-signal falls below this")
     ridge: float = Field(
         0.3, gt=0, description="of the head: in noise levels (released covariance) or public variances"
+    )
+    aggregate: robust.Aggregate = Field(
+        "clipped-mean",
+        description="how sites are pooled; clipped-mean: by their counts, none beyond twice the declared records nor "
+        "beyond all others of a class; median, trimmed-mean: of the class means of three sites and more",
     )
     bank_seed: int = Field(0, description="seed of the public networks and patches")
 
@@ -241,21 +247,28 @@ class Pooled:
 
 
 def pool(
-    cfg: HeadConfig, plan: Layout, releases: Sequence[Mapping[str, torch.Tensor]], enc: Encoder, *, usual: float
+    cfg: HeadConfig,
+    plan: Layout,
+    releases: Sequence[Mapping[str, torch.Tensor]],
+    enc: Encoder,
+    *,
+    usual: float,
+    records: float | None = None,
 ) -> Pooled:
     """Class means and the within-class covariance, by noisy counts only.
 
     A site's sums for a class are left out where its noisy count could be noise alone (below two standard deviations),
     unless that is so at every site, or the noise is so large that it would hide an ordinary class (of `usual` records)
-    as well. Counts are floored at 1.
+    as well. Counts are floored at 1. With the declared `records` of a site, no site outweighs the others.
     """
     sums = torch.stack([r["sums"] for r in releases])
     counts = sums[:, :, -1] / plan.count
     cut = 2.0 * cfg.noise / plan.count
     keep = counts > (cut if cut <= 0.5 * usual else -math.inf)
     keep = keep | ~keep.any(0, keepdim=True)
-    count = (counts * keep).sum(0).clamp_min(1.0)
-    total = (sums[:, :, :-1] * keep[:, :, None]).sum(0) / count[:, None]
+    whole, part = _weights(cfg, plan, counts, keep, records)
+    count = (counts * whole[:, None] * keep).sum(0).clamp_min(1.0)
+    total = class_means(cfg, sums, counts, part)
     means = total[:, : plan.rank] / plan.means
     nets = total[:, plan.rank :].reshape(len(count), plan.networks, plan.features) * (
         math.sqrt(plan.networks) / max(plan.nets, 1e-9)
@@ -264,12 +277,37 @@ def pool(
     unreleased[: plan.second] = 0.0
     level = 0.0
     if plan.second:
-        moment = from_triangle(torch.stack([r["moment"] for r in releases]).sum(0), plan.second)
+        moments = torch.stack([r["moment"] for r in releases]) * whole[:, None]
+        moment = from_triangle(moments.sum(0), plan.second)
         second = moment / plan.moment / count.sum()
         lead = means[:, : plan.second]
         level = cfg.noise * math.sqrt(2.0 * plan.second * len(releases)) / plan.moment / float(count.sum())
         within[: plan.second, : plan.second] = second - (lead.T * (count / count.sum())) @ lead
     return Pooled(count, means, nets, within, unreleased, level)
+
+
+def _weights(
+    cfg: HeadConfig, plan: Layout, counts: torch.Tensor, keep: torch.Tensor, records: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a site's statistics count for: all of them together, and in the mean of each class."""
+    if records is None or cfg.aggregate == "mean":
+        return torch.ones(len(counts)), keep.to(counts.dtype)
+    noise = cfg.noise / plan.count
+    whole = robust.site_weights(counts, records=records, noise=noise)
+    held = counts * whole[:, None] * keep
+    return whole, keep * whole[:, None] * robust.class_weights(held, records=records, noise=noise)
+
+
+def class_means(cfg: HeadConfig, sums: torch.Tensor, counts: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """The mean row of each class over the sites, each site by its weight; or the middle of the sites' own means."""
+    count = (counts * part).sum(0).clamp_min(1.0)
+    means = (sums[:, :, :-1] * part[:, :, None]).sum(0) / count[:, None]
+    if cfg.aggregate in ("median", "trimmed-mean"):
+        for c in range(len(means)):
+            there = (part[:, c] > 0) & (counts[:, c] >= 1.0)
+            if int(there.sum()) >= 3:
+                means[c] = robust.centre(cfg.aggregate, sums[there, c, :-1] / counts[there, c, None])
+    return means
 
 
 def whitening(cfg: HeadConfig, pooled: Pooled) -> torch.Tensor:
@@ -319,7 +357,48 @@ def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, P
     least = min(float(r["spent"]) if "spent" in r else 1.0 for r in released)
     sites = 1 if "spent" in released[0] else len(task.sites)
     noisiest = cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(max(least, 1e-6))})
-    return enc, pool(noisiest, plan, released, enc, usual=sites * task.records / len(task.classes))
+    records = None if len(released) < 2 else float(task.records)
+    usual = sites * task.records / len(task.classes)
+    return enc, pool(noisiest, plan, released, enc, usual=usual, records=records)
+
+
+def possible(cfg: HeadConfig, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Counts of declared records, class sums as long as their counts allow, moments likewise; all plus noise."""
+    tensors, form = items["statistics"].tensors, layout(cfg, public_rank(cfg, task))
+    spent = float(tensors["spent"])
+    if not _can_have_spent(cfg, state.round, spent):
+        return f"it says that {spent:.6g} of the budget is spent"
+    sigma = cfg.noise / math.sqrt(spent)
+    sums, moment = tensors["sums"].double(), tensors["moment"].double()
+    counts = sums[:, -1] / form.count
+    return robust.first_fault(
+        lambda: robust.count_fault(counts, task, sigma / form.count), lambda: _sums_fault(form, sums, moment, sigma)
+    )
+
+
+def _sums_fault(form: Layout, sums: torch.Tensor, moment: torch.Tensor, sigma: float) -> str | None:
+    """A record's row has norm 1 at most, of which the count takes a fixed part."""
+    doubt = robust.noise_norm(len(sums), sigma / form.count)
+    room = math.sqrt(1.0 - form.count**2)
+    most = room * (sums[:, -1] / form.count + doubt).clamp(min=0.0) + robust.noise_norm(sums.shape[1], sigma) + 1e-3
+    if bool((torch.linalg.vector_norm(sums[:, :-1], dim=1) > 1.001 * most).any()):
+        return "sums of a class are longer than its count allows"
+    total = float(sums[:, -1].sum()) / form.count + math.sqrt(len(sums)) * doubt
+    limit = form.moment * max(0.0, total) + robust.noise_norm(max(1, moment.numel()), sigma) + 1e-3
+    if float(torch.linalg.vector_norm(moment)) > 1.001 * limit:
+        return "second moments are larger than its counts allow"
+    trace = float(from_triangle(moment, form.second).trace()) if form.second else 0.0
+    if trace < -robust.SURE * sigma * math.sqrt(max(1, form.second)) * 1.001 - 1e-3:
+        return f"second moments have the trace {trace:.3g}, below zero"
+    return None
+
+
+def _can_have_spent(cfg: HeadConfig, last: int, spent: float) -> bool:
+    """A sum of some of the parts so far: a site may have missed exchanges, or have stopped."""
+    units = 2**cfg.rounds - 1 if cfg.budget == "adaptive" else cfg.rounds
+    most = 2 ** (last + 1) - 1 if cfg.budget == "adaptive" else last + 1
+    count = round(min(max(spent * units, 0.0), most + 1.0))
+    return 1 <= count <= most and abs(spent * units - count) <= 1e-4 * count + 1e-5
 
 
 def summed(cfg: HeadConfig, task: Task) -> Summed:
@@ -394,6 +473,7 @@ METHOD = Method(
     plan=plan,
     round_cost=round_cost,
     shapes=shapes,
+    possible=possible,
     predict=predict,
     needs_public=True,
     kinds=("image",),

@@ -10,6 +10,7 @@ pooled sets.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 from prismfl.method import Inbox, Items, Method, OwnSite, Shapes, Site, State, Task
 from prismfl.methods import prism, prism_head
+from prismfl.models import robust
 from prismfl.models.augment import affine
 from prismfl.models.classifier import Params, build
 from prismfl.models.distil import distil
@@ -28,6 +30,7 @@ from prismfl.rng import Key
 
 class Config(prism.Config):
     rounds: int = Field(1, ge=1, le=1, description="one release")
+    aggregate: Literal["mean", "clipped-mean"] = Field("clipped-mean", description=robust.HOW)
     share: float = Field(0.0, ge=0, lt=1, description="share of the squared budget that DP-SGD training takes")
     sgd_steps: int = Field(60, ge=1, description="DP-SGD steps of the local model")
     sgd_batch: float = Field(256, gt=0, description="expected batch")
@@ -92,10 +95,34 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    sets = [items["synthetic"] for _, items in sorted(inbox.items())]
-    pooled = pool_sets([s for s in sets if isinstance(s, SyntheticSet)])
+    sets = {site: items["synthetic"] for site, items in sorted(inbox.items())}
+    factors = dict.fromkeys(sets, 1.0)
+    if cfg.aggregate == "clipped-mean":
+        factors = robust.clip_factors({site: float(s.tensors["y"].double().sum()) for site, s in sets.items()})
+    pooled = pool_sets([_lighter(s, factors[site]) for site, s in sets.items() if isinstance(s, SyntheticSet)])
     params = train_on(cfg, task, pooled.x.to(task.device), pooled.y.to(task.device), key)
     return {"model": Weights(params), "synthetic": pooled}
+
+
+def _lighter(made: SyntheticSet, factor: float) -> SyntheticSet:
+    return made if factor == 1.0 else SyntheticSet.of(made.tensors["x"], (factor * made.y.double()).to(made.y.dtype))
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Half of an image's label at least is its own class, and its trust follows from a count of declared records."""
+    y = items["synthetic"].tensors["y"].double()
+    mass, own = y.sum(1), torch.arange(len(task.classes)).repeat_interleave(cfg.images)
+    if bool((y.gather(1, own[:, None])[:, 0] < 0.499 * mass - 1e-6).any()):
+        return "labels of images are not those of their places"
+    trust = mass.reshape(len(task.classes), cfg.images)
+    if float((trust.amax(1) - trust.amin(1)).max()) > 1e-3:
+        return "images of one class are trusted differently"
+    form = prism_head.layout(cfg, prism_head.public_rank(cfg, task))
+    doubt = cfg.statistics_noise / form.count
+    # Counts are floored at 1 there; the margin is for float32 close to a trust of 1.
+    level = (trust.mean(1) - 1e-4).clamp(min=0.0)
+    counts = (3.0 * doubt * level / (1.0 - level) - 1.0).clamp(min=0.0)
+    return robust.count_fault(counts, task, doubt) if doubt else None
 
 
 def pool_sets(sets: list[SyntheticSet]) -> SyntheticSet:
@@ -157,6 +184,7 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    possible=possible,
     adopt=adopt,
     needs_public=True,
     kinds=("image",),

@@ -17,7 +17,17 @@ from dataclasses import replace
 from pydantic import Field
 
 from prismfl.method import DPSettings, Inbox, Items, Method, Site, State, Task
-from prismfl.methods.image_exchange import Declared, advice, first_images, init, labels_of, pool, sealed_images, shapes
+from prismfl.methods.image_exchange import (
+    Declared,
+    advice,
+    first_images,
+    init,
+    labels_of,
+    pool,
+    possible,
+    sealed_images,
+    shapes,
+)
 from prismfl.models.classifier import Params, build
 from prismfl.models.landscape import Matcher, Schedule, approximate
 from prismfl.models.training import fit
@@ -107,6 +117,7 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    possible=possible,
     pooled=True,
     kinds=("image",),
     advice=advice,

@@ -9,15 +9,16 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from prismfl.method import Inbox, Items, Method, Settings, Shapes, Site, State, Task
+from prismfl.method import Inbox, Items, Method, Shapes, Site, State, Task
 from prismfl.methods import fedavg
+from prismfl.models import robust
 from prismfl.models.classifier import batches, build
-from prismfl.models.training import average, step
+from prismfl.models.training import step
 from prismfl.payloads import Gradient, Weights
 from prismfl.rng import Key
 
 
-class Config(Settings):
+class Config(fedavg.Averaging):
     rounds: int = Field(10, ge=1, description="communication rounds")
     epochs: int = Field(5, ge=1, description="local epochs a round")
     batch: int = Field(64, ge=1, description="local batch size")
@@ -52,10 +53,10 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    change = average(inbox[site]["control"].tensors for site in sorted(inbox))
+    change = robust.combine(cfg.aggregate, inbox, "control")
     share = len(inbox) / len(task.sites)
     control = {k: v + share * change[k] for k, v in state.items["control"].tensors.items()}
-    model = average(inbox[site]["model"].tensors for site in sorted(inbox))
+    model = robust.combine(cfg.aggregate, inbox, "model", base=state.items["model"].tensors)
     return {"model": Weights(model), "control": Gradient(control)}
 
 

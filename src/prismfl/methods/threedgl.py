@@ -25,6 +25,7 @@ from pydantic import Field, field_validator
 from prismfl.boundary import PrivateRecords
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Method, OwnSite, Shapes, Site, State, Task
+from prismfl.models import robust, synthesizers
 from prismfl.models.beta_vae import Shape
 from prismfl.models.classifier import build
 from prismfl.models.columns import Columns, declared_words
@@ -32,12 +33,13 @@ from prismfl.models.copula import Look, look
 from prismfl.models.moments import Queries
 from prismfl.models.synthesizers import Recipe, Training, draw, fit, merge
 from prismfl.models.training import fit as train
-from prismfl.payloads import Payload, Synthesizer, SyntheticSet, Weights
+from prismfl.payloads import JsonDict, Payload, Synthesizer, SyntheticSet, Weights
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 COUNTS = "counts"
 PREFIX = "generator-"
+LOOK_FACTOR = math.sqrt(1.3 / 0.2)  # noise of a class size in the copula's first look, against a histogram's
 
 
 class Config(DPSettings):
@@ -122,22 +124,51 @@ def init(cfg: Config, task: Task, key: Key) -> Items:
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     recipe = recipe_of(cfg, site.task, kind_at(cfg, site.task, site.name))
-    doubt = 0.0 if recipe.joint or cfg.class_sizes is not None else cfg.count_noise
-    queries = Queries(cfg.queries, cfg.noise, cfg.rate, doubt)
-    training = Training(queries, cfg.start, cfg.beta, cfg.clip, cfg.lr)
+    how = training(cfg, 0.0 if recipe.joint or cfg.class_sizes is not None else cfg.count_noise)
     made: dict[str, torch.Tensor] = {}
     if recipe.joint:
-        made |= _named(recipe, "all", fit(site.records, recipe, training, key=key.child("all")))
+        made |= _named(recipe, "all", fit(site.records, recipe, how, key=key.child("all")))
     else:
         sizes, seen = first_look(cfg, recipe, site.records)
         made[COUNTS] = sizes
         with site.records.by_class([max(1, round(float(n))) for n in sizes]) as doors:
             for part, door in zip(recipe.parts, doors):
-                made |= _named(recipe, part, fit(door, recipe, training, key=key.child(part), seen=seen))
+                made |= _named(recipe, part, fit(door, recipe, how, key=key.child(part), seen=seen))
     # A mixed pool's releases all have the same names and sizes; what a site does not use is zero.
     blank = {k: torch.zeros(size) for k, (_, size) in shapes(cfg, site.task)["generator"].items() if k not in made}
-    spec = {"kind": recipe.kind, "classes": list(site.task.classes), "joint": recipe.joint}
-    return {"generator": Synthesizer(made | blank, spec)}, {}
+    return {"generator": Synthesizer(made | blank, specs(cfg, site.task, site.name)["generator"])}, {}
+
+
+def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    words = {"kind": kind_at(cfg, task, site), "classes": list(task.classes), "joint": is_joint(cfg, task)}
+    return {"generator": words}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes of declared records, and a generator of the site's own kind as its fit can make one."""
+    tensors, recipe = dict(items["generator"].tensors), recipe_of(cfg, task, kind_at(cfg, task, site))
+    counts, own = tensors.pop(COUNTS, None), f"{recipe.kind}."
+    if cfg.class_sizes is not None and counts is not None:
+        if not torch.equal(counts, torch.tensor(cfg.class_sizes, dtype=torch.float32)):
+            return "class sizes are not the declared ones"
+        counts = None
+    if any(bool(t.any()) for name, t in tensors.items() if not name.startswith(own)):
+        return "it fills in generators of a kind that is not its own"
+    return robust.first_fault(
+        lambda: None if counts is None else robust.count_fault(counts, task, size_noise(cfg)),
+        lambda: synthesizers.fault(
+            recipe, {k: v for k, v in tensors.items() if k.startswith(own)}, training(cfg), robust.most_held(task)
+        ),
+    )
+
+
+def size_noise(cfg: Config) -> float:
+    """Standard deviation of a class size, in the query that tells it least."""
+    return LOOK_FACTOR * cfg.count_noise if "dp-copula" in cfg.synthesizers else cfg.count_noise
+
+
+def training(cfg: Config, doubt: float = 0.0) -> Training:
+    return Training(Queries(cfg.queries, cfg.noise, cfg.rate, doubt), cfg.start, cfg.beta, cfg.clip, cfg.lr)
 
 
 def first_look(cfg: Config, recipe: Recipe, door: PrivateRecords) -> tuple[torch.Tensor, Look | None]:
@@ -173,7 +204,12 @@ def sample_pool(
     for sites in _groups(cfg, task, list(pool)):
         recipe = recipe_of(cfg, task, kind_at(cfg, task, sites[0]))
         released = [pool[site].tensors for site in sites]
-        tensors = released[0] if len(sites) == 1 else merge(recipe, released)
+        tensors = released[0]
+        if len(sites) > 1:
+            factors = None
+            if COUNTS in tensors:
+                factors = size_weights(cfg, task, torch.stack([one[COUNTS] for one in released]))
+            tensors = merge(recipe, released, factors)
         share = torch.stack([weights[site] for site in sites]).sum(0)
         made.append(draw(recipe, tensors, (share * count).round().to(torch.int64), key=key.child(sites[0])))
     x, y = torch.cat([m[0] for m in made]), torch.cat([m[1] for m in made])
@@ -192,10 +228,18 @@ def _shares(cfg: Config, task: Task, pool: Mapping[str, Payload]) -> torch.Tenso
     classes = len(task.classes)
     sizes = torch.ones(len(pool), classes)
     if not is_joint(cfg, task):
-        sizes = torch.stack([p.tensors[COUNTS] for p in pool.values()]).clamp(min=1e-3)
+        sizes = torch.stack([p.tensors[COUNTS] for p in pool.values()])
+        sizes = (sizes * size_weights(cfg, task, sizes)).clamp(min=1e-3)
     by_site = sizes / sizes.sum(0) if cfg.pool == "counts" else torch.full_like(sizes, 1.0 / len(pool))
     by_class = sizes.sum(0) / sizes.sum() if cfg.balance == "noised" else torch.full((classes,), 1.0 / classes)
     return by_site * by_class
+
+
+def size_weights(cfg: Config, task: Task, sizes: torch.Tensor) -> torch.Tensor:
+    """What each site (row) counts for in each class, so that none outweighs the others where shares go by size."""
+    if cfg.class_sizes is not None:
+        return torch.ones_like(sizes)
+    return robust.capped(sizes, records=task.records, noise=size_noise(cfg))
 
 
 def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
@@ -251,6 +295,8 @@ METHOD = Method(
     server=server,
     plan=plan,
     shapes=shapes,
+    specs=specs,
+    possible=possible,
     adopt=adopt,
     model_at="sites",
     tiny={"queries": 4, "start": 2, "hidden": (8,), "latent": 2, "conv": 2, "candidates": (40, 80), "samples": 20},

@@ -15,12 +15,15 @@ from torch.nn import functional as F
 
 from prismfl.errors import UserError
 from prismfl.method import DPSettings, Inbox, Items, Shapes, Task
+from prismfl.models import robust
 from prismfl.models.classifier import Params, build
 from prismfl.models.distil import distil
 from prismfl.payloads import Synthesizer, SyntheticSet, Weights
 from prismfl.rng import Key
 
 COUNTS = "counts"
+START = 10.0  # weights of a fresh network lie within, and Adam moves one by less than ADAM times the rate a step
+ADAM = 10.0
 CLEAR = 3.0  # a class counts as present when its noisy size is over so many standard deviations
 LEAST_SIDE = 8
 Draw = Callable[[Mapping[str, torch.Tensor], torch.Tensor, Key], torch.Tensor]  # (tensors, labels, key) -> images
@@ -110,9 +113,9 @@ def gather(
     cfg: GeneratorSettings, task: Task, inbox: Inbox, draw: Draw, *, count: int, noise: float, key: Key
 ) -> SyntheticSet:
     """About `count` images from what the sites sent, shuffled."""
-    refuse_stopped(inbox)
     sites = sorted(inbox)
-    shares = trust(torch.stack([inbox[s]["generator"].tensors[COUNTS] for s in sites]), noise)
+    counts = torch.stack([inbox[s]["generator"].tensors[COUNTS] for s in sites])
+    shares = trust(counts * robust.capped(counts, records=task.records, noise=noise), noise)
     xs, ys = [], []
     for site, share in zip(sites, shares):
         sent = inbox[site]["synthetic"]
@@ -130,12 +133,24 @@ def gather(
     return SyntheticSet.of(x[order], y[order])
 
 
-def refuse_stopped(inbox: Inbox) -> None:
-    """A site whose training stopped was charged all the same, and says why."""
-    for site, items in sorted(inbox.items()):
-        why = items["generator"].spec.get("stopped")
-        if why:
-            raise UserError(f"Site '{site}': {why}")
+def possible(task: Task, items: Items, *, noise: float, reach: float) -> str | None:
+    """Class sizes of declared records, and weights that training can `reach`.
+
+    Sizes that are all exactly zero are a site's word that its training has stopped (`said`).
+    """
+    tensors = dict(items["generator"].tensors)
+    counts = tensors.pop(COUNTS, None)
+    if counts is not None and noise > 0 and not bool(counts.any()):
+        return "its training has stopped at weights that are not finite, and was charged; lower lr"
+    return robust.first_fault(
+        lambda: None if counts is None else robust.count_fault(counts, task, noise),
+        lambda: robust.beyond(tensors, START + reach),
+    )
+
+
+def said(counts: torch.Tensor, why: str | None) -> torch.Tensor:
+    """A site's class sizes; none at all where its training has stopped, since a word would be free text."""
+    return counts if why is None else torch.zeros_like(counts)
 
 
 def train_classifier(cfg: GeneratorSettings, task: Task, made: SyntheticSet, key: Key) -> Params:

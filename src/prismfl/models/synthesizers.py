@@ -13,10 +13,11 @@ import torch
 
 from prismfl.boundary import PrivateRecords
 from prismfl.errors import UserError
-from prismfl.models import beta_vae, copula, latent, moments
+from prismfl.models import beta_vae, copula, latent, moments, robust
 from prismfl.models.beta_vae import Params, RecordBound, Shape, build_vae
 from prismfl.models.columns import Columns
 from prismfl.models.copula import Layout, Look
+from prismfl.models.generators import ADAM, START
 from prismfl.models.moments import Queries
 from prismfl.rng import Key
 
@@ -145,11 +146,46 @@ def draw(
     return torch.cat(xs), torch.cat(ys)
 
 
-def merge(recipe: Recipe, released: Sequence[Mapping[str, torch.Tensor]]) -> Params:
-    """One release from those of several sites, where releases are sums (dp-copula)."""
+def merge(
+    recipe: Recipe, released: Sequence[Mapping[str, torch.Tensor]], factors: torch.Tensor | None = None
+) -> Params:
+    """One release from those of several sites, where releases are sums (dp-copula), each class by its factor."""
     parts = [parts_of(recipe, tensors) for tensors in released]
+    if factors is not None and bool((factors != 1.0).any()):
+        scaled = {"count", "sums", "weight", "products", "noise"}
+        parts = [
+            [{k: float(f) * v if k in scaled else v for k, v in part.items()} for part, f in zip(site, row)]
+            for site, row in zip(parts, factors)
+        ]
     merged = [copula.merge(recipe.layout(), sites) for sites in zip(*parts)]
     return {f"{recipe.kind}.{p}.{k}": v for p, one in zip(recipe.parts, merged) for k, v in one.items()}
+
+
+def fault(recipe: Recipe, tensors: Mapping[str, torch.Tensor], training: Training, held: float) -> str | None:
+    """Why a fit on at most `held` records cannot have made these tensors, if so."""
+    for part in parts_of(recipe, tensors):
+        if recipe.kind == "ddp-vae":
+            if not bool(((part["scale"] > 0) & (part["scale"] <= 1.001)).all()):
+                return "the scale of a decoder's start is not in (0, 1]"
+            # A start is the logit or the logarithm of a clamped mean; Adam moves a number by 10 rates a step at most.
+            why = robust.beyond(part, START + ADAM * training.lr * training.queries.times)
+        elif recipe.kind == "dp-gaussian":
+            rows = torch.linalg.vector_norm(part["root"].double(), dim=1)
+            why = robust.beyond({"mean": part["mean"], "rows of the root": rows}, 1.01)
+        else:
+            why = _sums_fault(recipe.layout(), part, training.queries, held)
+        if why is not None:
+            return why
+    return None
+
+
+def _sums_fault(layout: Layout, part: Mapping[str, torch.Tensor], queries: Queries, held: float) -> str | None:
+    """Sums of a copula: counts above zero, and no number beyond that of all records at the ends of their range."""
+    if any(bool((part[name] < 0).any()) for name in ("count", "weight", "noise")):
+        return "counts or noise below zero"
+    size = float(len(layout) + layout.columns.width)
+    noise = size**2 / min(copula.NUMBER, copula.CHOICE) * queries.sigma / queries.rate
+    return robust.beyond(part, 100.0 * size * (held + robust.noise_norm(1, noise) + 10.0))
 
 
 def parts_of(recipe: Recipe, tensors: Mapping[str, torch.Tensor]) -> list[Params]:
