@@ -16,10 +16,16 @@ from tests.mutations import (
     bugs_kernels,
     bugs_parsers,
     bugs_report,
+    bugs_robust,
+    bugs_sitedata,
+    bugs_sums,
 )
 from tests.mutations.planting import Bug, forget
 
-PARTS = (bugs, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_kernels, bugs_parsers, bugs_report)
+PARTS = (
+    bugs, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_kernels, bugs_parsers, bugs_report, bugs_robust,
+    bugs_sitedata, bugs_sums,
+)  # fmt: skip
 BUGS = [bug for part in PARTS for bug in part.BUGS]
 
 RED = (AssertionError, PrismError, pytest.fail.Exception)

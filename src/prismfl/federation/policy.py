@@ -34,7 +34,9 @@ LONG = 100_000
 TIMES = 32
 """A size of a network or a statistic may be so many times its default."""
 PROPORTIONAL = frozenset(
-    ["batch", "batches", "candidates", "copies", "epochs", "images", "iterations", "made_batch", "paths", "picked", "per_class", "public_classes", "public_copies", "queries", "radius_records", "samples", "start", "stops", "updates", "train_batch", "warm_batch"]
+    {"batch", "batches", "candidates", "copies", "epochs", "images", "iterations", "made_batch", "paths", "per_class"}
+    | {"picked", "public_classes", "public_copies", "queries", "radius_records", "samples", "start", "stops", "updates"}
+    | {"train_batch", "warm_batch"}
 )
 
 _TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", "digest", "run"}
