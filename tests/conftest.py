@@ -17,3 +17,10 @@ def _own_ledger(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     place = tmp_path_factory.mktemp("ledger")
     monkeypatch.setenv("PRISMFL_LEDGER", str(place))
     return place
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start real processes run one after the other, on one worker: they have deadlines."""
+    for item in items:
+        if item.get_closest_marker("processes"):
+            item.add_marker(pytest.mark.xdist_group("processes"))
