@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from prismfl.experiment import Plan, Result
     from prismfl.holder import PrismSynthesizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["BudgetError", "PrismError", "UserError", "__version__", "create", "plan", "run"]
 
 

@@ -13,12 +13,14 @@ import torch
 
 from prismfl.boundary import PrivateRecords, Records
 from prismfl.config import RunConfig, validate
-from prismfl.data import Dataset
+from prismfl.data import DATASETS, Dataset
+from prismfl.errors import UserError
 from prismfl.experiment import find_method, read_data, split_records, task_of
 from prismfl.method import Settings, Site, State
 from prismfl.methods.fedem import batch_rows
 from prismfl.payloads import decode
 from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.place import LEDGER_FILE
 from prismfl.rng import RecordDraws
 from prismfl.rounds import Job
 from prismfl.transcript import RunDirectory
@@ -71,7 +73,13 @@ def batch_behind(job: Job, records: Records, site: str, *, state: State, folder:
 
 
 def _replayed(job: Job, records: Records, site: str, *, state: State, folder: Path) -> Records:
-    task = job.task
+    """The batches of a simulation, drawn again from its seed."""
+    told, task = RunDirectory(folder).read_json("config.json"), job.task
+    if told.get("noise") == "operating-system":
+        raise UserError(
+            f"The noise of '{folder}' came from the operating system, so nobody can draw its batches again to judge an "
+            "attack; attack a run with --seed, which is a simulation."
+        )
     door = WatchedRecords(
         records,
         declared=task.records,
@@ -81,7 +89,9 @@ def _replayed(job: Job, records: Records, site: str, *, state: State, folder: Pa
         relation=task.relation,
         device=task.device,
     )
-    with Ledger.open(folder / "ledger" / f"{site}.sqlite", create=False) as ledger:
+    file = f"{site}.sqlite" if told["data"] in DATASETS else LEDGER_FILE
+    place = Path(told.get("ledger") or folder / "ledger") / file
+    with Ledger.open(place, create=False) as ledger:
         raw = ledger.remembered(job.run, site, before=state.round)
     memory = {} if raw is None else decode(raw)[0]
     job.method.client(job.settings, state, Site(site, door, memory, task), job.key.child("client", site, state.round))
