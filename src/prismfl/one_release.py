@@ -66,10 +66,12 @@ def release_once(job: Job, holder: Holder) -> Made:
         refuse_seeded(ledger.cap(dataset), deployed=holder.deployed)
         ledger.reserve(job.run, dataset, plan)
         host = Host(site, lambda: holder.records, ledger, dataset, Path(scratch), deployed=holder.deployed)
-        state = initial_state(job)
-        release = receive(job, state, site, site_step(job, state, host))
-        ledger.confirm(release.id)
-        ledger.close(job.run, forget=True)
+        try:
+            state = initial_state(job)
+            release = receive(job, state, site, site_step(job, state, host))
+            ledger.confirm(release.id)
+        finally:  # what was charged stays charged; what was only reserved is free again
+            ledger.close(job.run, forget=True)
         return Made(release, path, ledger.total_so_far(dataset, job.task.delta))
 
 

@@ -131,3 +131,24 @@ def test_a_lost_ledger_is_no_empty_one(home: Path) -> None:
     done = prismfl("ledger", cwd=home)
     assert done.returncode != 0
     assert "missing although its anchor exists" in done.stderr
+
+
+def test_a_run_that_was_given_up_can_be_closed(home: Path) -> None:
+    filled()
+    assert prismfl("ledger", "close", "sec", cwd=home).returncode == 0
+    with Ledger.open(ledger_path()) as ledger:
+        assert ledger.status()[0].open_runs == ()
+    again = prismfl("ledger", "close", "sec", cwd=home)
+    assert (again.returncode, "found 0" in again.stderr) == (2, True)
+
+
+def test_seeded_releases_are_marked(home: Path) -> None:
+    filled()
+    with Ledger.open(ledger_path()) as ledger:
+        data = ledger.dataset("trial", records=[b"7"])
+        ledger.reserve("seeded", data, ONE)
+        ledger.charge("seeded", data, "seeded/a/0", ONE, noise="seeded: simulation only")
+    for command in ([], ["status"], ["history"]):
+        done = prismfl("ledger", *command, cwd=home, env={"COLUMNS": "250"})
+        marked = [line for line in done.stdout.splitlines() if "simulation: no protection" in line]
+        assert len(marked) == 1, command

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from prismfl.boundary import PrivateRecords, Release
+from prismfl.cli import app
 from prismfl.data import load
 from prismfl.data.folders import open_picture
 from prismfl.engines.remote import Answer, Request
@@ -361,3 +363,13 @@ def test_no_release_of_a_hostile_state_is_larger_than_its_bound(tmp_path: Path) 
     if answer != REFUSED:
         tensors = Release.decode(answer.body).items["model"].tensors
         assert all(np.isfinite(t.numpy()).all() for t in tensors.values())
+
+
+def test_the_operator_sees_what_was_asked_before_anything_is_reserved(tmp_path: Path) -> None:
+    office = make_site(tmp_path, "north", cap=0.05)
+    told = description()
+    assert ask(office, told, kind="hello", state=b"") == REFUSED, "over the cap"
+    done = CliRunner().invoke(app, ["site", "runs", str(office.folder), "--format", "json"])
+    (row,) = json.loads(done.stdout)
+    assert (row["run"], row["state"]) == (told["run"], "reserved nothing")
+    assert "method  dp-fedavg, 2 rounds" in row["what"]

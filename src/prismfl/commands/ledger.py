@@ -70,6 +70,19 @@ def cap(
 
 
 @app.command()
+def close(run: Annotated[str, typer.Argument(help="The run's name, or how it begins.")], path: At = None) -> None:
+    """Close a run that was given up: what it released stays charged, what it only holds is free again."""
+    from prismfl.privacy.ledger import Ledger
+
+    with Ledger.open(path or _mine(), create=False) as opened:
+        names = {name for status in opened.status() for name in status.open_runs if name.startswith(run)}
+        if len(names) != 1:
+            raise UserError(f"Expected one open run whose name starts with '{run}', found {len(names)}.")
+        opened.close(names.pop(), forget=True)
+    terminal.say("closed; the budget that it held and did not spend is free again")
+
+
+@app.command()
 def status(path: Other = None, fmt: Format = "table") -> None:
     """Spent and left, a row for each data set."""
     from prismfl.report.ledgers import status_rows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 app = typer.Typer(
-    no_args_is_help=True, help="Be a site of a federation: init, check, join, status, outbox, approve, deny, egress."
+    no_args_is_help=True, help="Be a site of a federation: init, check, join, status, runs, outbox, approve, close."
 )
 
 
@@ -274,19 +274,36 @@ def deny(folder: Folder, release: ReleaseId) -> None:
 
 
 @app.command()
+def runs(folder: Folder, fmt: Format = "table") -> None:
+    """Every run that a server has asked for here: what it is, in words, and whether it still holds budget."""
+    from prismfl.federation.egress import config_words
+    from prismfl.federation.site_config import ledger_of, load_site
+    from prismfl.files import read_json
+    from prismfl.privacy.ledger import Ledger
+    from prismfl.report.tables import simple_table
+
+    place, held = ledger_of(folder, load_site(folder, thorough=False)), dict[str, str]()
+    if place.exists():
+        with Ledger.open(place, create=False) as ledger:
+            for status in ledger.status():
+                held |= dict.fromkeys(status.closed_runs, "closed") | dict.fromkeys(status.open_runs, "holds budget")
+    rows = []
+    for note in sorted((folder / "runs").glob("*/job.json")):
+        told = read_json(note)
+        state = held.get(told["run"], "reserved nothing")
+        rows.append({"run": told["run"], "state": state, "what": "\n".join(config_words(told["description"]))})
+    terminal.emit(rows, fmt, lambda: simple_table("Runs that were asked for", rows))
+
+
+@app.command()
 def close(
     folder: Folder, run: Annotated[str, typer.Argument(help="The run, as `prismfl site egress` names it.")]
 ) -> None:
     """Close the account of a run that ended without telling this site; what it released stays charged."""
+    from prismfl.commands.ledger import close as close_run
     from prismfl.federation.site_config import ledger_of, load_site
-    from prismfl.privacy.ledger import Ledger
 
-    with Ledger.open(ledger_of(folder, load_site(folder, thorough=False)), create=False) as ledger:
-        names = {name for status in ledger.status() for name in status.open_runs if name.startswith(run)}
-        if len(names) != 1:
-            raise UserError(f"Expected one open run whose name starts with '{run}', found {len(names)}.")
-        ledger.close(names.pop(), forget=True)
-    terminal.say("closed; the budget that it held and did not spend is free again")
+    close_run(run, ledger_of(folder, load_site(folder, thorough=False)))
 
 
 @app.command()
