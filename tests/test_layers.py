@@ -11,7 +11,7 @@ import prismfl
 
 ROOT = Path(prismfl.__file__).parent
 LAYERS = (
-    ("errors", "rng", "atomic", "files", "run_files", "wire", "runtime", "__init__"),
+    ("errors", "sources", "rng", "atomic", "files", "run_files", "wire", "runtime", "__init__"),
     ("fast_conv", "plane_norm", "first_block"),
     ("data", "payloads"),
     ("privacy",),

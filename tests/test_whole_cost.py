@@ -34,8 +34,8 @@ from prismfl.privacy.admission import Cap
 from prismfl.privacy.balances import DatasetStatus
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import ledger_path
-from prismfl.rng import NO_PROTECTION
 from prismfl.rounds import Host, Job, initial_state, site_step
+from prismfl.sources import NO_PROTECTION
 from tests.federation.folders import NAMES, make_site, run_config
 from tests.federation.test_office import ask, description
 from tests.laws.world import make_job, make_world

@@ -36,8 +36,9 @@ from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import LEDGER_FILE, ledger_path
 from prismfl.privacy.secure_sum import Secrecy
 from prismfl.report.pictures import save_grid
-from prismfl.rng import DEPLOYMENT, NO_PROTECTION, SIMULATION, Identities, Key
+from prismfl.rng import Identities, Key
 from prismfl.rounds import Host, Hub, Job, initial_state
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION, SIMULATION
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Warn = Callable[[str], None]

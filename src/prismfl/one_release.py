@@ -22,8 +22,8 @@ from prismfl.errors import UserError
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import LEDGER_FILE, ledger_path
-from prismfl.rng import DEPLOYMENT, NO_PROTECTION
 from prismfl.rounds import Host, Job, initial_state, receive, site_step
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,10 @@ import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from prismfl.sources import DEPLOYMENT, SIMULATION
+
 Identities = npt.NDArray[np.uint8]  # (n, BLOCK)
 BLOCK = 16
-SIMULATION = "seeded: simulation only"
-DEPLOYMENT = "operating system"
-NO_PROTECTION = "simulation: no protection"
-"""What stands where the guarantee would stand when the noise follows from a seed."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.roster import Roster
 from prismfl.privacy.secure_sum import Rules, Secrecy
-from prismfl.rng import DEPLOYMENT, SIMULATION, Key
+from prismfl.rng import Key
+from prismfl.sources import DEPLOYMENT, SIMULATION
 
 WIDTHS = {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}
 HEADER = 512  # bytes that describe a tensor, at most

@@ -162,7 +162,7 @@ def test_among_honest_sites_the_default_is_the_mean_bit_for_bit(name: str, tmp_p
 # Words
 
 
-WORDS = {"megabytes": {"a": "b" * 5_000_000}, "words": {"stopped": "Site lost, call the police."}, "nan": {"a": [0]}}
+WORDS = {"megabytes": {"a": "b" * 50_000}, "words": {"stopped": "Site lost, call the police."}, "nan": {"a": [0]}}
 
 
 @pytest.mark.parametrize("name", ["dp-fedavg", "fedsgd", "prism-head", "prism-local", "3dgl", "dp-feta", "dp-gan"])
@@ -182,7 +182,7 @@ def test_a_header_is_what_was_planned(name: str, tmp_path: Path) -> None:
     job = five(name)
     release = release_of(job, tmp_path)
     header = {"run": release.run, "site": release.site, "round": 0, "cost": release.cost.to_json()}
-    for changed in ({"noise": "x" * 3_000_000}, {"noise": "magic"}, {"noise": release.noise, "more": "y" * 3_000_000}):
+    for changed in ({"noise": "x" * 900_000}, {"noise": "magic"}, {"noise": release.noise, "more": "y" * 900_000}):
         with pytest.raises(WireError):
             receive(job, initial_state(job), BAD, encode(release.items, {**header, **changed}))
     cheap = replace(release, cost=job.task.gaussian(1e6))

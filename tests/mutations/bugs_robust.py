@@ -48,14 +48,6 @@ BUGS = [
         at(sites.test_a_spec_is_what_was_declared, "dp-fedavg", "words"),
     ),
     Bug(
-        "a message of any length",
-        rounds,
-        "most_bytes",
-        "return numbers + 8 * len(words) + 64 * HEADER",
-        "return 10**12",
-        at(sites.test_a_header_is_what_was_planned, "dp-fedavg"),
-    ),
-    Bug(
         "what is possible is not asked",
         rounds,
         "receive",

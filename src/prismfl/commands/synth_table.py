@@ -31,8 +31,9 @@ from prismfl.methods.ddp_vae import METHOD, SITE, solve
 from prismfl.models.columns import words
 from prismfl.one_release import Holder, Made, release_once
 from prismfl.privacy import account
-from prismfl.rng import DEPLOYMENT, NO_PROTECTION, Key
+from prismfl.rng import Key
 from prismfl.rounds import Job
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 Warn = Callable[[str], None]
 FEW = 10

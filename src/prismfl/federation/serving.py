@@ -27,8 +27,8 @@ from prismfl.privacy import account
 from prismfl.privacy.ledger import Ledger
 from prismfl.report.facts import noise_of
 from prismfl.report.pictures import save_grid
-from prismfl.rng import DEPLOYMENT
 from prismfl.rounds import Hub, Job
+from prismfl.sources import DEPLOYMENT
 from prismfl.transcript import SCHEMA_VERSION, RunDirectory
 
 Say = Callable[[str], None]

@@ -12,7 +12,7 @@ from prismfl.privacy import account, admission
 from prismfl.privacy.admission import Cap, Rule
 from prismfl.privacy.chain import Entry
 from prismfl.privacy.cost import Cost
-from prismfl.rng import SIMULATION
+from prismfl.sources import SIMULATION
 
 Status = Literal["charged", "made", "held", "denied"]
 

@@ -27,7 +27,7 @@ from prismfl.privacy.admission import Cap, Rule
 from prismfl.privacy.balances import Balances, Charge, Dataset, DatasetStatus
 from prismfl.privacy.chain import Chain, Entry, digest_of
 from prismfl.privacy.cost import Cost
-from prismfl.rng import DEPLOYMENT, NO_PROTECTION
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 _FINGERPRINT = 8
 

@@ -21,7 +21,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
-from prismfl.rng import DEPLOYMENT, SIMULATION
+from prismfl.sources import DEPLOYMENT, SIMULATION
 from prismfl.transcript import MOST_PAYLOAD_BYTES, Message, RunDirectory
 
 SCHEMA_VERSION = 1

@@ -10,7 +10,7 @@ from prismfl.privacy import account
 from prismfl.privacy.balances import Charge, DatasetStatus
 from prismfl.privacy.ledger import Ledger
 from prismfl.report.words import NO_PROTECTION
-from prismfl.rng import SIMULATION
+from prismfl.sources import SIMULATION
 from prismfl.transcript import RunDirectory
 
 

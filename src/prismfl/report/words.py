@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from prismfl.sources import NO_PROTECTION
+
+__all__ = ["NO_PROTECTION"]
 Facts = Mapping[str, Any]
-
-
-NO_PROTECTION = "simulation: no protection"
 
 
 def kind(g: Facts) -> str:
