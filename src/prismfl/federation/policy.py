@@ -109,7 +109,7 @@ def check_job(config: SiteConfig, job: Job) -> None:
     refused = sorted(kinds - set(config.releases))
     if refused:
         raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
-    if job.task.unit != config.unit and job.method.guarantee == "site":
+    if job.task.unit != config.unit and (secured or job.method.guarantee == "site"):
         raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {config.unit}.")
     size = 8 * sum(math.prod(shape) for item in job.shapes.values() for _, shape in item.values())
     if size > config.max_bytes:
