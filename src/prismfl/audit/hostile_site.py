@@ -246,6 +246,7 @@ class Town:
     sites: dict[str, Office]
     shared: bool
     letters: dict[Any, str] = field(default_factory=dict)
+    counted: int = 0
 
     @property
     def victim(self) -> Office:
@@ -263,11 +264,14 @@ class Town:
         site: str = VICTIM,
     ) -> Answer:
         self.bench.questions += 1
-        before = len(self.charged()) if site == VICTIM else 0
-        answer = self.sites[site].answer(Request(kind, told, round, 0.0, state, turn, words))
+        answer = self.deliver(site, Request(kind, told, round, 0.0, state, turn, words))
         if site == VICTIM:
-            self.bench.charges += len(self.charged()) - before
+            before, self.counted = self.counted, len(self.charged())
+            self.bench.charges += self.counted - before
         return answer
+
+    def deliver(self, site: str, request: Request) -> Answer:
+        return self.sites[site].answer(request)
 
     def round(self, told: JsonDict, round: int = 0, *, state: bytes | None = None) -> Answer:
         """The site's release of a round; in a secure sum after the turns that come before it, told the truth."""
