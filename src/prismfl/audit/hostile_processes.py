@@ -30,9 +30,8 @@ from prismfl.privacy.balances import Charge
 from prismfl.privacy.ledger import Ledger
 from prismfl.transcript import RunDirectory
 
-OVER_PROCESSES = ("dp-fedavg", "prism-head")
-PLAYED = ("limits", "rosters", "weights", "rounds")
-"""In this order: first those after which nothing may be reserved."""
+OVER_PROCESSES = {"dp-fedavg": ("limits", "weights", "rounds"), "prism-head": ("rosters", "rounds")}
+"""What is played against which method; a question takes seconds. First what must leave nothing reserved."""
 PATIENCE = 600.0
 NOTE = "hostile.json"
 SERVERAPP = """#!{python}
@@ -108,7 +107,7 @@ def play(path: Path, post: Post) -> None:
     directory.write_json("process.json", {"pid": os.getpid()})
     told, found = directory.read_json(NOTE), {}
     bench = RemoteBench(METHODS[told["method"]], Path(told["folder"]), post=post, secured=told["shared"])
-    for name in PLAYED:
+    for name in OVER_PROCESSES[bench.method.name]:
         found[name] = bench.played(name, ATTACKS[name])
         with (path / "server.log").open("a") as log:
             log.write(f"{name}: {found[name]['questions']} questions, {len(found[name]['broke'])} broke\n")

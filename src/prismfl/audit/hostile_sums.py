@@ -75,8 +75,12 @@ def _keys(town: Town, told: JsonDict) -> Iterator[str]:
     """Keys that were swapped, copied, or signed by nobody."""
     if not _refused(_turn(town, told, "numbers", {})):
         yield "numbers leave before there are keys"
-    answers = {site: json.loads(_turn(town, told, "keys", "", site).body) for site in NAMES}
-    keys = {site: {k: words[k] for k in ("mask", "letter", "signature")} for site, words in answers.items()}
+    answers = {site: _turn(town, told, "keys", "", site) for site in NAMES}
+    if any(map(_refused, answers.values())):
+        yield "an honest sum is refused"
+        return
+    found = {site: json.loads(answer.body) for site, answer in answers.items()}
+    keys = {site: {k: words[k] for k in ("mask", "letter", "signature")} for site, words in found.items()}
     _, south, west = NAMES
     lies: dict[str, Any] = {
         "swapped keys": {**keys, south: keys[west], west: keys[south]},
@@ -105,7 +109,11 @@ def _lists(town: Town, told: JsonDict) -> Iterator[str]:
             for what, words_too in cut.items():
                 if not _refused(_turn(town, told, "numbers", words_too)) or town.charged():
                     yield f"{what}: answered or charged"
-        answers[turn] = {site: _turn(town, told, turn, words[site], site).body for site in NAMES}
+        said = {site: _turn(town, told, turn, words[site], site) for site in NAMES}
+        if any(map(_refused, said.values())):
+            yield f"the {turn} of an honest sum are refused"
+            return
+        answers[turn] = {site: answer.body for site, answer in said.items()}
     first, second, third = NAMES
     lists = {first: [first, second], second: [second, third], third: [first, third]}
     signed = {}

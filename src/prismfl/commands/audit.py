@@ -43,9 +43,7 @@ def audit(
 ) -> None:
     """Measure the leakage of a run, a method or the mechanisms from below, and hold it against the claim."""
     if hostile != (target is None):
-        raise UserError(
-            "Give a run, a method, 'steps' or 'all' to audit; or --hostile (-m METHOD for some methods)."
-        )
+        raise UserError("Give a run, a method, 'steps' or 'all' to audit; or --hostile (-m METHOD for some methods).")
     if target is None:
         _hostile(methods or [], processes=processes, out=out, fmt=fmt)
         return
