@@ -30,7 +30,7 @@ from prismfl.privacy.balances import Charge
 from prismfl.privacy.ledger import Ledger
 from prismfl.transcript import RunDirectory
 
-OVER_PROCESSES = {"dp-fedavg": ("limits", "weights", "rounds"), "prism-head": ("rosters", "rounds")}
+OVER_PROCESSES = {"dp-fedavg": ("limits", "rosters", "weights", "rounds"), "prism-head": ("rosters", "rounds")}
 """What is played against which method; a question takes seconds. First what must leave nothing reserved."""
 PATIENCE = 600.0
 NOTE = "hostile.json"
