@@ -14,6 +14,7 @@ from prismfl.audit.hostile_site import Bench
 from prismfl.federation import egress, policy
 from prismfl.federation.office import Office
 from prismfl.methods import METHODS, dp_fedavg_client
+from prismfl.privacy import mechanisms
 from tests.hostile import test_server as server
 from tests.mutations.planting import Bug, Check
 
@@ -183,6 +184,14 @@ BUGS = [
         "self._roster(request.job).admit(job.sum_rules(0))",
         "pass",
         audit("prism-head", "rosters"),
+    ),
+    Bug(
+        "a record under huge weights counts twice",
+        mechanisms,
+        "clip_factors",
+        "bound / (norms * SLACK)",
+        "2 * bound / (norms * SLACK)",
+        audit("dp-fedavg", "influence"),
     ),
     Bug(
         "an approval is for the beginning of a run's name",
