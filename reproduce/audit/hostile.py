@@ -21,9 +21,9 @@ def main() -> None:
     started, file = time.process_time(), HERE / "hostile.json"
     rows: list[Row] = []
     for method in METHODS.values():
-        if audited(method):
-            rows.append(audit_hostile(method))
-            print(f"{method.name}: {'held' if rows[-1].passed else 'BROKE'}, {rows[-1].seconds:.0f} s", flush=True)
+        for kind in method.kinds if audited(method) else ():
+            rows.append(audit_hostile(method, kind=kind))
+            print(f"{rows[-1].method}: {'held' if rows[-1].passed else 'BROKE'}, {rows[-1].seconds:.0f} s", flush=True)
     print(f"{(time.process_time() - started) / 60:.1f} minutes of processor time", flush=True)
     if "--processes" in sys.argv:
         from prismfl.audit.hostile_processes import OVER_PROCESSES, audit_processes

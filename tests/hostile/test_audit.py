@@ -18,8 +18,8 @@ from prismfl.methods import METHODS
 QUICK = ("rounds", "limits")
 
 
-def held(method: str, *attacks: str) -> None:
-    row = audit_hostile(METHODS[method], attacks)
+def held(method: str, *attacks: str, kind: str = "image") -> None:
+    row = audit_hostile(METHODS[method], attacks, kind=kind)
     broke = {name: cell.broke for name, cell in row.cells.items() if not cell.held}
     assert broke == {}
     assert tuple(row.cells) == attacks
@@ -42,6 +42,18 @@ def test_nor_from_the_updates_of_clients(attack: str) -> None:
     held("dp-fedavg-client", attack)
 
 
+@pytest.mark.parametrize("attack", ["facts", "codes"])
+def test_nor_from_a_table(attack: str) -> None:
+    held("3dgl", attack, kind="table")
+
+
+@pytest.mark.xfail(strict=True, reason="the arithmetic of one record's gradient depends on who else is in the batch")
+@pytest.mark.parametrize("method", ["dp-fedavg", "ldp-fedsgd"])
+def test_no_record_moves_what_another_adds(method: str) -> None:
+    """Open: under weights of 3.4e38 on a table, a record that adds nothing itself moves the sum by a whole bound."""
+    held(method, "influence", kind="table")
+
+
 def test_no_weights_make_one_record_of_a_client_a_refusal(tmp_path: Path) -> None:
     """Under weights of 3e38 the old client failed if one record was there, and did not if it was not: an exact bit."""
     assert list(hostile.codes(Bench(METHODS["dp-fedavg-client"], tmp_path), ("all", "without"))) == []
@@ -60,18 +72,19 @@ def test_the_command_writes_the_table_and_fails_where_something_broke(
     asked = ["audit", "--hostile", "-m", "dp-fedavg", "--out", str(tmp_path / "table.json")]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
-    (row,) = json.loads((tmp_path / "table.json").read_text())
-    assert row["method"] == "dp-fedavg"
-    assert row["passed"]
-    assert set(row["cells"]) == set(QUICK)
-    assert row["cells"]["rounds"]["charges"] == 1
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert [row["method"] for row in rows] == ["dp-fedavg", "dp-fedavg (table)"]
+    for row in rows:
+        assert row["passed"]
+        assert set(row["cells"]) == set(QUICK)
+        assert row["cells"]["rounds"]["charges"] == 1
     monkeypatch.setattr(policy, "check_ranges", lambda *_: None)
     broken = CliRunner().invoke(app, asked)
     assert broken.exit_code == 1
     assert "dp-fedavg, limits: " in broken.output
-    (row,) = json.loads((tmp_path / "table.json").read_text())
-    assert not row["passed"]
-    assert row["cells"]["rounds"]["broke"] == []
+    for row in json.loads((tmp_path / "table.json").read_text()):
+        assert not row["passed"]
+        assert row["cells"]["rounds"]["broke"] == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["steps", "--hostile"], ["--hostile", "-m", "fedavg"]])

@@ -82,19 +82,20 @@ def audited(method: Method) -> bool:
     return method.guarantee is not None and not method.pooled and bool(method.leaves)
 
 
-def audit_hostile(method: Method, attacks: tuple[str, ...] | None = None) -> Row:
-    """All attacks on one method, each with sites of its own."""
+def audit_hostile(method: Method, attacks: tuple[str, ...] | None = None, *, kind: str = "image") -> Row:
+    """All attacks on one method at sites with pictures or with a table, each with sites of its own."""
     runtime.tune(1)
     started, cells = time.monotonic(), {}
     for name in attacks or tuple(ATTACKS):
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(method, Path(folder))
+            bench = Bench(method, Path(folder), kind)
             try:
                 broke = tuple(ATTACKS[name](bench))
             except Exception as error:  # an office never raises; if the audit cannot go on, nothing was shown
                 broke = (f"the audit could not go on: {type(error).__name__}: {str(error)[:200]}",)
             cells[name] = Cell(bench.questions, bench.charges, broke)
-    return Row(method.name, cells, round(time.monotonic() - started, 1))
+    name = method.name if kind == "image" else f"{method.name} ({kind})"
+    return Row(name, cells, round(time.monotonic() - started, 1))
 
 
 # Weights

@@ -171,13 +171,10 @@ class Bench:
 
     method: Method
     folder: Path
+    kind: str = "image"
     questions: int = 0
     charges: int = 0
     towns: int = 0
-
-    @property
-    def kind(self) -> str:
-        return "image" if "image" in self.method.kinds else "table"
 
     @property
     def shared(self) -> bool:

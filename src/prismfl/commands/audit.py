@@ -91,8 +91,9 @@ def _hostile(names: list[str], *, processes: bool, out: Path | None, fmt: str) -
         raise UserError(f"Method '{unprotected[0]}' promises a site nothing that a server could break.")
     rows: list[Row] = []
     for method in chosen:
-        rows.append(audit_hostile(method))
-        terminal.say(f"{method.name}: {'held' if rows[-1].passed else 'BROKE'} ({rows[-1].seconds:.0f} s)")
+        for kind in method.kinds:
+            rows.append(audit_hostile(method, kind=kind))
+            terminal.say(f"{rows[-1].method}: {'held' if rows[-1].passed else 'BROKE'} ({rows[-1].seconds:.0f} s)")
     if processes:
         from prismfl.audit.hostile_processes import OVER_PROCESSES, audit_processes
 
