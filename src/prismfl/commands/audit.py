@@ -9,18 +9,29 @@ import typer
 
 from prismfl.commands import terminal
 from prismfl.commands.terminal import Format
+from prismfl.errors import UserError
 
 WITHIN = "within the claim"
 
 
 def audit(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="RUN|METHOD|steps|all",
             help="A run directory, a method's name, 'steps' for the mechanisms, or 'all'.",
         ),
-    ],
+    ] = None,
+    hostile: Annotated[
+        bool, typer.Option("--hostile", help="Play a hostile server against the sites of every method instead.")
+    ] = False,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="With --hostile: only this method; repeatable.")
+    ] = None,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="With --hostile: also over real processes with TLS.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="With --hostile: write the table to this file as JSON.")] = None,
     epsilon: Annotated[
         float, typer.Option("--epsilon", "-e", help="The budget claimed by a method's tiny setting.")
     ] = 4.0,
@@ -31,6 +42,11 @@ def audit(
     fmt: Format = "table",
 ) -> None:
     """Measure the leakage of a run, a method or the mechanisms from below, and hold it against the claim."""
+    if hostile != (target is None):
+        raise UserError("Give a run, a method, 'steps' or 'all' to audit; or --hostile (-m METHOD for some methods).")
+    if target is None:
+        _hostile(methods or [], processes=processes, out=out, fmt=fmt)
+        return
     if target == "steps":
         rows = _steps(seed)
     elif target != "all" and Path(target).is_dir():
@@ -62,6 +78,54 @@ def _methods(
         if worlds:
             rows.append(audit_two_worlds(method, epsilon=epsilon, delta=delta, runs=worlds, seed=seed).as_dict())
     return rows
+
+
+def _hostile(names: list[str], *, processes: bool, out: Path | None, fmt: str) -> None:
+    from prismfl.audit.hostile import Row, audit_hostile, audited, save
+    from prismfl.experiment import find_method
+    from prismfl.methods import METHODS
+
+    chosen = [find_method(name) for name in names] or [method for method in METHODS.values() if audited(method)]
+    unprotected = [method.name for method in chosen if not audited(method)]
+    if unprotected:
+        raise UserError(f"Method '{unprotected[0]}' promises a site nothing that a server could break.")
+    rows: list[Row] = []
+    for method in chosen:
+        for kind in method.kinds:
+            rows.append(audit_hostile(method, kind=kind))
+            terminal.say(f"{rows[-1].method}: {'held' if rows[-1].passed else 'BROKE'} ({rows[-1].seconds:.0f} s)")
+    if processes:
+        from prismfl.audit.hostile_processes import OVER_PROCESSES, audit_processes
+
+        asked = [name for name in OVER_PROCESSES if not names or name in names]
+        rows += [audit_processes(METHODS[name], terminal.say) for name in asked]
+    if out is not None:
+        save(rows, out)
+    terminal.emit([row.as_dict() for row in rows], fmt, lambda: _hostile_table(rows))
+    for row in rows:
+        for attack, cell in row.cells.items():
+            for what in cell.broke:
+                terminal.say(f"{row.method}, {attack}: {what}")
+    if not all(row.passed for row in rows):
+        terminal.say("prismfl: a hostile server got more than a site may give.")
+        raise typer.Exit(1)
+
+
+def _hostile_table(rows: list[Any]) -> Any:
+    from prismfl.report.tables import simple_table
+
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    shown = []
+    for row in rows:
+        cells = {name: _cell(row.cells.get(name)) for name in names}
+        shown.append({"method": row.method, **cells, "s": f"{row.seconds:.0f}"})
+    return simple_table("A hostile server: verdict, questions/charges", shown)
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    return f"{'held' if cell.held else 'BROKE'} {cell.questions}/{cell.charges}"
 
 
 def _run(path: Path, *, canaries: int, seed: int) -> list[dict[str, Any]]:

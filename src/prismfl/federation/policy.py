@@ -118,7 +118,7 @@ def check_job(config: SiteConfig, facts: Spec, job: Job) -> None:
     if refused:
         raise RefusedError("release-not-allowed", f"A release of {refused[0]} is not in `releases` of site.toml.")
     unit = unit_of(config, facts)
-    if job.task.unit != unit and job.method.guarantee == "site":
+    if job.task.unit != unit and (secured or job.method.guarantee == "site"):
         raise RefusedError("unit-mismatch", f"The run protects {job.task.unit}, this site {unit}.")
     size = 8 * sum(math.prod(shape) for item in job.shapes.values() for _, shape in item.values())
     if size > config.max_bytes:

@@ -6,6 +6,7 @@ made from noisy sums of clipped updates, unit = client.
 
 from __future__ import annotations
 
+import torch
 from pydantic import Field
 
 from prismfl.method import DPSettings, Items, Method, PrivateSum, Shapes, Site, State, Summed, Task
@@ -22,7 +23,12 @@ class Config(fedavg.Config, DPSettings):
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     start, params = fedavg.train_locally(cfg, state, site, key)
-    return {"update": Gradient({k: params[k] - start[k] for k in start})}, {}
+    update = {k: params[k] - start[k] for k in start}
+    if not all(bool(torch.isfinite(part).all()) for part in update.values()):
+        # Under weights that a server chose, one record can make it so. It counts for nothing, as a row that cannot be
+        # clipped does; a failure would tell of that record exactly.
+        update = {k: torch.zeros_like(part) for k, part in update.items()}
+    return {"update": Gradient(update)}, {}
 
 
 def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> Items:
