@@ -201,7 +201,14 @@ class PrivateRecords:
         if normals:
             inputs += (draws.normal(sample.identities, normals).to(self.device),)
         sums = mechanisms.clipped_gradient_sum(
-            loss, params, batch=inputs, clip=clip, unit=sample.unit, kind=kind, reference=self.reference
+            loss,
+            params,
+            batch=inputs,
+            clip=clip,
+            unit=sample.unit,
+            kind=kind,
+            reference=self.reference,
+            expected=rate * self.declared,
         )
         names = list(params)
         flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])

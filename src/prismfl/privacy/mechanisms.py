@@ -24,6 +24,8 @@ MIN_CHUNK, MAX_CHUNK, CHUNK_NUMBERS = 32, 512, 8_000_000
 SLACK = 1.0 + 5e-6
 # Bounds far from what float32 can square and add up: there only double precision is used.
 SMALL, LARGE = 1e-10, 1e30
+# Weights beyond this are nobody's training; products of them may be finite or not by the order of adding alone.
+WILD = 1e3
 # Below this even a double's square is nothing.
 SMALLEST = 1e-100
 NORM_ORDER = {"gaussian": 2.0, "laplace": 1.0}
@@ -132,33 +134,49 @@ def clipped_gradient_sum(
     chunk: int | None = None,
     kind: str = "gaussian",
     reference: bool = False,
+    expected: float | None = None,
 ) -> dict[str, torch.Tensor]:
     """Sum in double over records (or units) of clipped gradients, in chunks: memory does not grow with the batch.
 
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
     gradient of each unit is clipped instead of each record's. With `reference`, no fast kernel is used: every gradient
-    is written out, and measured and added up in double precision.
+    is computed by itself and written out, and measured and added up in double precision.
+
+    What a record adds must not depend on who else is there, and the rounding of a batched product may depend on the
+    number of its rows. So a chunk always has the same number of rows, from public numbers alone (`expected` records in
+    a batch), filled up with nothing; and where weights are so large that rounding decides what is finite, each record
+    is computed alone.
     """
     ordinary = kind == "gaussian" and unit is None and (SMALL <= clip <= LARGE or math.isinf(clip))
-    if ordinary and not reference and isinstance(loss, per_record.ModelLoss):
+    alone = reference or not _tame(params)
+    usual = max(float(len(batch[0])) if expected is None else expected, 1.0)
+    if ordinary and not alone and isinstance(loss, per_record.ModelLoss):
         layers = per_record.sequence_of(loss.module, params, batch[0])
         if layers is not None:
+            block = chunk or per_record.block_of(layers, params, batch[0], usual)
             factors = partial(clip_factors, bound=clip)
             return per_record.clipped_sum(
-                layers, loss.criterion, params=params, batch=batch, factors=factors, block=chunk
+                layers, loss.criterion, params=params, batch=batch, factors=factors, block=block
             )
     if chunk is None:
-        chunk = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
+        most = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
+        chunk = 1 if alone else per_record.equal_blocks(usual, most)
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
     total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
     for rows, groups in _blocks(len(batch[0]), unit, chunk):
         grads: dict[str, torch.Tensor] | None = None
         if groups is None:
-            grads = gradients(dict(params), *(part[rows] for part in batch))
+            filled = per_record.filled_up(tuple(part[rows] for part in batch), chunk)
+            grads = {name: g[: len(rows)] for name, g in gradients(dict(params), *filled).items()}
         else:
             grads = _unit_gradients(gradients, params, batch=batch, rows=rows, groups=groups, chunk=chunk)
         _add_clipped(total, grads, clip=clip, kind=kind)
     return total
+
+
+def _tame(params: Params) -> bool:
+    """Whether no weight is beyond what training makes of it: then rounding stays far below the clip."""
+    return all(bool((p.detach().abs() <= WILD).all()) for p in params.values())
 
 
 def _add_clipped(total: dict[str, torch.Tensor], grads: Params, *, clip: float, kind: str) -> None:
@@ -189,9 +207,9 @@ def _unit_gradients(
     sums = {name: torch.zeros(units, *p.shape, dtype=torch.float64, device=p.device) for name, p in params.items()}
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
-        grads = gradients(dict(params), *(b[part] for b in batch))
+        grads = gradients(dict(params), *per_record.filled_up(tuple(b[part] for b in batch), chunk))
         for name, g in grads.items():
-            sums[name].index_add_(0, local[start : start + chunk], g.double())
+            sums[name].index_add_(0, local[start : start + chunk], g[: len(part)].double())
     sizes = torch.bincount(local, minlength=units).clamp(min=1)
     return {name: s / sizes.to(s.dtype).reshape(-1, *[1] * (s.dim() - 1)) for name, s in sums.items()}
 

@@ -11,6 +11,7 @@ plain sequence is taken here (`sequence_of`); every other network keeps to one r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -64,7 +65,7 @@ def clipped_sum(
     params: Params,
     batch: tuple[torch.Tensor, ...],
     factors: Factors,
-    block: int | None = None,
+    block: int,
 ) -> dict[str, torch.Tensor]:
     """Sum in double over the records of `batch` of their gradients, each times its factor, in blocks of records.
 
@@ -72,31 +73,42 @@ def clipped_sum(
     """
     count = len(batch[0])
     total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
-    if block is None:
-        block = _block(layers, params, batch[0])
     for part in zip(*(torch.split(b, block) for b in batch)) if count else ():
-        gradients = _gradients(layers, criterion, params=params, batch=part)
+        gradients = _gradients(layers, criterion, params=params, batch=filled_up(part, block))
         norms = torch.stack([g.squared_norms() for g in gradients]).sum(0).sqrt()
         finite = torch.isfinite(norms)
         keep = None if bool(finite.all()) else finite
-        weights = factors(norms) if keep is None else factors(norms)[keep]
+        each = factors(norms)
+        each[len(part[0]) :] = 0.0  # what only fills the block up
+        weights = each if keep is None else each[keep]
         for g in gradients:
             for name, value in g.weighted_sum(weights, keep).items():
                 total[name] += value
     return total
 
 
-def _block(layers: Layers, params: Params, x: torch.Tensor) -> int:
-    """Records in a block: as many as memory allows, in equal blocks."""
-    if len(x) <= MIN_BLOCK:
-        return MIN_BLOCK
-    held, value = sum(params[f"{prefix}weight"].numel() for prefix, m in layers if type(m) is nn.Conv2d), x[:1]
+def filled_up(part: tuple[torch.Tensor, ...], block: int) -> tuple[torch.Tensor, ...]:
+    """So many rows, the last ones nothing: a record's own numbers then do not depend on how many others there are."""
+    missing = block - len(part[0])
+    return part if missing <= 0 else tuple(torch.cat([t, t.new_zeros(missing, *t.shape[1:])]) for t in part)
+
+
+def equal_blocks(expected: float, most: int) -> int:
+    """Rows of a block, at most about `most`: a usual batch, a little more than expected, fills equal blocks."""
+    usual = expected + math.sqrt(expected)
+    each = usual / max(1, math.ceil(usual / most))
+    return max(MIN_BLOCK, MIN_BLOCK * math.ceil(each / MIN_BLOCK))
+
+
+def block_of(layers: Layers, params: Params, x: torch.Tensor, expected: float) -> int:
+    """Records in a block: as many as memory allows; from public numbers alone, never from the records' number."""
+    held = sum(params[f"{prefix}weight"].numel() for prefix, m in layers if type(m) is nn.Conv2d)
+    value = x.new_zeros(1, *x.shape[1:])
     with torch.no_grad():
         for _, layer in layers:
             value = layer(value)
             held += value.numel()
-    most = max(MIN_BLOCK, min(MAX_BLOCK, HELD_NUMBERS // held))
-    return -(-len(x) // -(-len(x) // most))
+    return equal_blocks(expected, max(MIN_BLOCK, min(MAX_BLOCK, HELD_NUMBERS // held)))
 
 
 def _gradients(
