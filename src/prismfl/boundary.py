@@ -17,6 +17,7 @@ from prismfl.errors import BoundaryError, UserError, WireError
 from prismfl.payloads import Items, Payload, decode, encode
 from prismfl.privacy import mechanisms
 from prismfl.privacy.cost import Cost, Relation
+from prismfl.privacy.per_record import equal_blocks, filled_up
 from prismfl.privacy.secure_sum import Rules, noisy_steps
 from prismfl.rng import Identities, NoiseStream, RecordDraws, identities
 
@@ -139,7 +140,7 @@ class PrivateRecords:
         """Sum over units of the clipped rows `rows(x, y)`, plus noise: one release of L2 sensitivity `bound`."""
         rate = 1.0 if batch is None else self.rate(batch)
         sample = self._sample(rate, self._draws())
-        total = self._clipped_sum(rows, sample, bound=bound, kind=kind)
+        total = self._clipped_sum(rows, sample, size=self._chunk(rate), bound=bound, kind=kind)
         answer = self._with_noise(total, bound=bound, sigma=sigma, kind=kind)
         self._charge(sigma, rate=rate, kind=kind)
         return answer.to(self._width)
@@ -154,12 +155,12 @@ class PrivateRecords:
         """One joint release: sums of `rows(x, y)` by class, and the sum over all of scale * q q' (q: the first `second`
         entries of a row). The whole vector of a unit is clipped to `bound`. Returns (classes, width) and a matrix.
         """
-        share = self._shares()
-        blocks = self._rows_in_chunks(rows, self._records)
+        share, size = self._shares(), self._chunk(1.0)
+        blocks = self._rows_in_chunks(rows, self._records, size)
         width = next(blocks).shape[1]
         sums, moment = torch.zeros(self.classes, width).double(), torch.zeros(second, second).double()
         for i, block in enumerate(blocks):
-            part = slice(i * CHUNK, (i + 1) * CHUNK)
+            part = slice(i * size, (i + 1) * size)
             more = mechanisms.clipped_moments(
                 block,
                 self._records.y[part],
@@ -311,22 +312,28 @@ class PrivateRecords:
     def _one_hot(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (y[:, None] == torch.arange(self.classes, device=y.device)).to(torch.float64)
 
-    def _clipped_sum(self, rows: Rows, sample: Records, *, bound: float, kind: str) -> torch.Tensor:
-        blocks = self._rows_in_chunks(rows, sample)
+    def _clipped_sum(self, rows: Rows, sample: Records, *, size: int, bound: float, kind: str) -> torch.Tensor:
+        blocks = self._rows_in_chunks(rows, sample, size)
         if sample.unit is not None:
             ids, inverse = torch.unique_consecutive(sample.unit, return_inverse=True)
             blocks = iter([mechanisms.mean_by_unit(torch.cat(list(blocks))[1:], inverse, len(ids))])
         return sum((mechanisms.clip_rows(b, bound, kind=kind).sum(0) for b in blocks), start=torch.zeros(()))
 
-    def _rows_in_chunks(self, rows: Rows, sample: Records) -> Iterator[torch.Tensor]:
-        """Rows of at most CHUNK records at a time, so that memory stays bounded.
+    def _chunk(self, rate: float) -> int:
+        """Records that `rows` sees at a time: from public numbers, since a record's own row may not depend on how many
+        others there are; one by one under `reference`."""
+        return 1 if self.reference else min(CHUNK, equal_blocks(rate * self.declared, CHUNK))
+
+    def _rows_in_chunks(self, rows: Rows, sample: Records, size: int) -> Iterator[torch.Tensor]:
+        """Rows of `size` records at a time, filled up with nothing, so that memory stays bounded.
 
         The first block is one row of zeros, as wide as the answer: an empty sample then has the same shape.
         """
         x = torch.zeros(1, *sample.x.shape[1:], dtype=sample.x.dtype, device=self.device)
         yield torch.zeros_like(rows(x, torch.zeros(1, dtype=torch.int64, device=self.device)).cpu())
-        for i in range(0, len(sample), CHUNK):
-            yield rows(sample.x[i : i + CHUNK].to(self.device), sample.y[i : i + CHUNK].to(self.device)).cpu()
+        for part in zip(torch.split(sample.x, size), torch.split(sample.y, size)) if len(sample) else ():
+            x, y = (t.to(self.device) for t in filled_up(part, size))
+            yield rows(x, y)[: len(part[0])].cpu()
 
 
 class PrivateSum:

@@ -41,6 +41,7 @@ from prismfl.models.landscape import Matcher, walk
 from prismfl.models.training import cosine
 from prismfl.payloads import SyntheticSet
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.mechanisms import tame
 from prismfl.rng import Key
 
 COUNT_SHARE = 0.1  # of a row's squared norm: the class's size, released with the sum
@@ -143,7 +144,9 @@ def private_client(cfg: PrivateConfig, state: State, site: Site, key: Key) -> tu
     def means(params: Params) -> torch.Tensor:
         @torch.no_grad()
         def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            seen = bounded(classifier, params, x)
+            # Of weights that are nobody's training, each record by itself: see `clipped_gradient_sum`.
+            one_by_one = [bounded(classifier, params, one) for one in torch.split(x, len(x) if tame(params) else 1)]
+            seen = torch.cat(one_by_one)
             sized = torch.full_like(seen[:, :1], math.sqrt(COUNT_SHARE))
             row = torch.cat([math.sqrt(1 - COUNT_SHARE) * seen, sized], 1)
             return (F.one_hot(y, classes).to(row)[:, :, None] * row[:, None]).flatten(1)

@@ -148,7 +148,7 @@ def clipped_gradient_sum(
     is computed alone.
     """
     ordinary = kind == "gaussian" and unit is None and (SMALL <= clip <= LARGE or math.isinf(clip))
-    alone = reference or not _tame(params)
+    alone = reference or not tame(params)
     usual = max(float(len(batch[0])) if expected is None else expected, 1.0)
     if ordinary and not alone and isinstance(loss, per_record.ModelLoss):
         layers = per_record.sequence_of(loss.module, params, batch[0])
@@ -174,7 +174,7 @@ def clipped_gradient_sum(
     return total
 
 
-def _tame(params: Params) -> bool:
+def tame(params: Params) -> bool:
     """Whether no weight is beyond what training makes of it: then rounding stays far below the clip."""
     return all(bool((p.detach().abs() <= WILD).all()) for p in params.values())
 
