@@ -32,6 +32,7 @@ from prismfl.payloads import Statistics
 from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.balances import DatasetStatus
+from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.place import ledger_path
 from prismfl.rounds import Host, Job, initial_state, site_step
@@ -413,3 +414,68 @@ def test_a_certificate_of_a_seeded_fit_says_so(tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "certificate.json").read_text()
 
 
+
+
+# What the second review found
+
+
+def test_a_seed_in_the_chain_of_starts_is_said(tmp_path: Path) -> None:
+    path = own_table(tmp_path)
+    experiment.run(own_run(path, tmp_path / "a", seed=5))
+    second = experiment.run(own_run(path, tmp_path / "b", start=str(tmp_path / "a")))
+    third = experiment.run(own_run(path, tmp_path / "c", start=str(tmp_path / "b")))
+    assert {second.guarantee, third.guarantee} == {NO_PROTECTION}
+
+
+def test_another_label_another_format_and_arrays_are_the_same_data(tmp_path: Path) -> None:
+    path = own_table(tmp_path / "one")
+    fast = ["queries=4", "start=4", "rate=1.0", "hidden=[4]", "latent=2"]
+    common: dict[str, Any] = {"epsilon": 0.9, "delta": 1e-5, "records": 100, "sets": fast, "cap": 1.0}
+    synth_table(str(path), schema=tmp_path / "one" / "schema.toml", out=tmp_path / "a.csv", **common)
+    other = tmp_path / "two"
+    other.mkdir()
+    (other / "renamed.csv").write_bytes(path.read_bytes())
+    columns = '[[columns]]\nname = "age"\nmin = 0\nmax = 100\n[[columns]]\nname = "dose"\nmin = 0\nmax = 9\n'
+    label = '[[columns]]\nname = "outcome"\ntype = "binary"\ncategories = ["a", "b"]\n'
+    (other / "schema.toml").write_text(columns + label)  # no label at all
+    with pytest.raises(BudgetError):
+        synth_table(str(other / "renamed.csv"), schema=other / "schema.toml", out=tmp_path / "b.csv", **common)
+    with path.open() as file:
+        raw = torch.tensor([[float(row["age"]), float(row["dose"])] for row in csv.DictReader(file)])
+    quick: dict[str, Any] = {"queries": 4, "start": 4, "rate": 1.0, "hidden": (4,)}
+    with pytest.raises(BudgetError):
+        DDPVAE(0.9, records=100, columns=["n"] * 2, **quick).fit(raw)
+
+
+def test_what_was_spent_for_records_does_not_count_as_spent_for_patients(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        data = ledger.dataset("a", records=[b"1"])
+        ledger.reserve("records", data, Cost.gaussian(4.0))
+        ledger.release("records", data, "r/a/0", Cost.gaussian(4.0), b"x")
+        ledger.dataset("b", records=[b"2"], cap=Cap(1.5, 1e-5, "patient"))
+        both = ledger.dataset("c", records=[b"1", b"2"])
+        with pytest.raises(BudgetError, match="per record"):
+            ledger.reserve("patients", both, Cost.gaussian(9.0, unit="patient"))
+
+
+def test_a_run_goes_on_with_its_own_records_and_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = own_table(tmp_path)
+    config = own_run(path, tmp_path / "run", ledger=str(tmp_path / "led"))
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "accuracy", stop)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.run(config)
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b",a", b",b", 3))
+    with pytest.raises(UserError, match="data changed"):
+        experiment.resume(tmp_path / "run")
+    path.write_bytes(before)
+    (tmp_path / "led").rename(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="No ledger"):
+        experiment.resume(tmp_path / "run")
+    (tmp_path / "elsewhere").rename(tmp_path / "led")
+    assert experiment.resume(tmp_path / "run").status == "finished"

@@ -37,6 +37,14 @@ def refuse_cross_record_layers(module: torch.nn.Module) -> None:
             )
 
 
+def refuse_other_shapes(module: torch.nn.Module, params: mechanisms.Params) -> None:
+    """Weights are the network's own, to the shape and type: broadcast, one record would count in many places."""
+    own = {name: (p.shape, p.dtype) for name, p in module.named_parameters()}
+    wrong = [name for name, p in params.items() if own.get(name, (p.shape, p.dtype)) != (p.shape, p.dtype)]
+    if wrong:
+        raise BoundaryError(f"Weight '{wrong[0]}' does not have the shape and type of the network's own.")
+
+
 @dataclass(frozen=True)
 class Loss:
     """The loss of one record under a model: `criterion(output of a batch of one, y, *extra) -> scalar`."""
@@ -194,6 +202,7 @@ class PrivateRecords:
         They are the site's secret like the sample and the noise, and a method cannot hand in others.
         """
         refuse_cross_record_layers(loss.module)
+        refuse_other_shapes(loss.module, params)
         self._refuse_shared("a gradient")
         rate = self.rate(batch)
         draws = self._draws()

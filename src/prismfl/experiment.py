@@ -300,8 +300,11 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     config = settled(config)
     settings = resolve(config, task_of(config, spec_of(config), method), method)
     resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
+    places = {name: str(Path(value).resolve()) for name in ("ledger", "start") if (value := getattr(config, name))}
     if is_own(config):
-        resolved = resolved.model_copy(update={"ledger": str(own_ledger(config).parent)})
+        places["ledger"] = str(own_ledger(config).parent.resolve())
+    resolved = resolved.model_copy(update=places)
+    config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
     job, dataset = _job(identity, resolved, settings, warn)
@@ -311,6 +314,8 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
+    if is_own(config):
+        directory.write_json("parts.json", {"digest": _parts_digest(dataset, parts)})
     directory.save_state(first)
     return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
 
@@ -341,6 +346,15 @@ def _total_of(directory: RunDirectory) -> Cost:
     return max(costs, key=lambda cost: account.epsilon(cost, float(told["delta"])))
 
 
+def _whole_noise(config: RunConfig) -> str:
+    """Where the noise came from that the final model depends on: a seed anywhere in the chain leaves no protection."""
+    own = DEPLOYMENT if config.noise == "operating-system" else SIMULATION
+    if config.start is None or own == SIMULATION:
+        return own
+    earlier = RunDirectory.open(Path(config.start)).read_json("result.json")
+    return DEPLOYMENT if earlier.get("noise") == DEPLOYMENT or not earlier.get("own_data", True) else SIMULATION
+
+
 def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
     """A run's cost and that of the run it started from."""
     if config.start is None:
@@ -364,7 +378,30 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     job, dataset = _job(identity, config, settings, warn)
     parts = split_records(config, dataset, job)
+    same = not is_own(config) or directory.read_json("parts.json")["digest"] == _parts_digest(dataset, parts)
+    _check_resumed(directory, identity, config, same=same)
     return _execute(job, config, dataset, parts, directory=directory, progress=progress)
+
+
+def _parts_digest(dataset: Dataset, parts: Sequence[Rows]) -> str | None:
+    """Which of the user's records each simulated site holds: a record pays for one of them only if that stays so."""
+    names = dataset.identity
+    if names is None:
+        return None
+    sites = [hashlib.sha256(b"".join(sorted(names[i] for i in part))).hexdigest() for part in parts]
+    return hashlib.sha256("".join(sites).encode()).hexdigest()
+
+
+def _check_resumed(directory: RunDirectory, identity: str, config: RunConfig, *, same: bool) -> None:
+    """A run on one's own data goes on with the records and on the ledger that it began with."""
+    state = directory.load_state()
+    if not is_own(config) or state is None:
+        return
+    if not same:
+        raise UserError(f"The data changed since '{directory.path}' began; a run on other records is a new run.")
+    with Ledger.open(own_ledger(config), create=state.round == 0) as ledger:
+        if state.round > 0 and not ledger.charges(run=identity):
+            raise UserError(f"The ledger {ledger.path} does not know this run, which has released; restore its own.")
 
 
 def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
@@ -480,7 +517,7 @@ def _declare_own(book: Ledger, job: Job, config: RunConfig, dataset: Dataset, ca
     units = () if dataset.unit_train is None else (int(code).to_bytes(8, "little") for code in dataset.unit_train)
     prints = dataset.prints_train
     assert prints is not None, "a reader of own data fingerprints what it reads"
-    identity = book.dataset(name, records=prints, units=units, cap=cap)
+    identity = book.dataset(name, records=[*prints, *dataset.more_prints], units=units, cap=cap)
     plan, known = job.site_plan(), book.cap(identity)
     if known is not None and config.noise == "seeded" and plan.private and not plan.is_zero:
         raise UserError(
@@ -569,8 +606,7 @@ def _result(
     rows, crossed = directory.metrics(), directory.messages()
     total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
     digests = {name: payload.digest for name, payload in sorted(state.items.items())}
-    noise = DEPLOYMENT if config.noise == "operating-system" else SIMULATION
-    whole = _whole_cost(config, cost)
+    noise, whole = _whole_noise(config), _whole_cost(config, cost)
     return Result(
         schema_version=SCHEMA_VERSION,
         status="finished",

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from prismfl.boundary import Records
-from prismfl.data.prints import vector_prints
+from prismfl.data.ids import unit_codes
+from prismfl.data.prints import bag_prints, vector_prints
 from prismfl.errors import UserError
 from prismfl.method import Task
 from prismfl.methods import threedgl
@@ -68,7 +69,11 @@ class DDPVAE:
         task = self._task(tuple(x.shape[1:]), "record" if unit is None else "unit")
         self.config_, self.task_ = solve(self.settings, task, self.epsilon), task
         job = Job("synth", METHOD, self.config_, task, self.seed or 0)
-        prints = vector_prints(x.flatten(1).numpy())
+        prints = vector_prints(x.flatten(1).numpy()) + bag_prints(x.flatten(1).tolist())
+        if unit is not None:
+            if unit.shape != labels.shape or unit.is_floating_point():
+                raise UserError(f"Expected a whole number a record as unit, got {tuple(unit.shape)} of {unit.dtype}.")
+            unit = torch.from_numpy(unit_codes(unit.tolist(), "unit"))
         holder = Holder(Records(x, labels, unit), prints, name, self.ledger, self.cap, deployed=self.seed is None)
         made = release_once(job, holder)
         self._pool = {f"{threedgl.PREFIX}{SITE}": made.release.items["generator"]}

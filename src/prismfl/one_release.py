@@ -57,7 +57,7 @@ def release_once(job: Job, holder: Holder) -> Made:
     """The one release of a job with one site and one round, charged before a record is used."""
     (site,) = job.task.sites
     job = replace(job, run=f"{job.run}@{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    path = ledger_path() if holder.ledger is None else holder.ledger / LEDGER_FILE
+    path = ledger_path() if holder.ledger is None else holder.ledger.resolve() / LEDGER_FILE
     plan = job.plan()
     cap = None if holder.cap is None else Cap(holder.cap, job.task.delta, plan.unit, plan.relation)
     with Ledger.open(path) as ledger, tempfile.TemporaryDirectory() as scratch:

@@ -271,6 +271,15 @@ def ask_method(
     return door, items, memory
 
 
+def check_state(job: Job, state: State) -> None:
+    """What the server sends down has the kinds, names, types and shapes that the method begins with. A tensor of
+    another shape could be added to more places than were measured, or fail only where there is a record."""
+    for name, own in initial_state(job).items.items():
+        sent = state.items.get(name)
+        if sent is None or (sent.kind, sent.shapes()) != (own.kind, own.shapes()):
+            raise WireError(f"Item '{name[:40]}' of the state is not what the method declares.")
+
+
 def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
     """What a site makes for itself from the final state and its own raw records. Nothing of it is sent."""
     if job.method.adopt is None:

@@ -373,3 +373,81 @@ def test_the_operator_sees_what_was_asked_before_anything_is_reserved(tmp_path: 
     (row,) = json.loads(done.stdout)
     assert (row["run"], row["state"]) == (told["run"], "reserved nothing")
     assert "method  dp-fedavg, 2 rounds" in row["what"]
+
+
+# What the second review found
+
+
+def with_bias(told: JsonDict, rows: int, dtype: torch.dtype = torch.float32) -> bytes:
+    """The state with a bias of so many rows, or of another type: broadcast, it would count a record in each."""
+    model = initial_state(job_of(told)).items["model"]
+    tensors = {n: t.to(dtype) for n, t in model.tensors.items()}
+    bias = next(n for n in tensors if n.endswith("bias"))
+    tensors[bias] = tensors[bias].expand(rows, *tensors[bias].shape).clone() if rows else tensors[bias]
+    return encode({"model": Weights(tensors)}, {"round": 0, "phase": "train"})
+
+
+@pytest.mark.parametrize("rows", [1, 16, 32, 48, 112, 479])
+def test_a_state_has_the_declared_shapes(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bias of as many rows as a block once made one record count for 15 clips."""
+    office, told = make_site(tmp_path, "north"), description()
+    asked = counted(monkeypatch)
+    assert ask(office, told, state=with_bias(told, rows)) == REFUSED
+    assert asked == []
+    assert spent(office) == 0
+
+
+def test_types_of_the_state_are_no_oracle_for_an_empty_batch(tmp_path: Path) -> None:
+    """Weights in double precision once failed only where a record was drawn."""
+    office, told = make_site(tmp_path, "north"), description()
+    assert ask(office, told, state=with_bias(told, 0, torch.float64)) == REFUSED
+    assert spent(office) == 0
+
+
+def test_what_fails_for_a_record_fails_without_one() -> None:
+    from prismfl.boundary import Loss, Records
+    from prismfl.rng import Key
+
+    def picky(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    params = {k: p.detach() for k, p in module.named_parameters()}
+    for count in (0, 1):
+        records = Records(torch.zeros(count, 3), torch.zeros(count, dtype=torch.int64))
+        door = PrivateRecords(records, declared=4, classes=2, noise=Key.seed(0).noise())
+        with pytest.raises(ZeroDivisionError):
+            door.noisy_gradient(Loss(module, picky), params, batch=4.0, clip=1.0, sigma=1.0)
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e300, -1.0])
+def test_nobody_waits_for_ever_because_a_server_says_so(tmp_path: Path, seconds: float) -> None:
+    office, told = make_site(tmp_path, "north", approval=True, max_seconds=0.5), description()
+    assert office.answer(Request("round", told, 0, seconds, down(told))) == REFUSED
+
+
+def test_a_request_does_not_fill_the_disk(tmp_path: Path) -> None:
+    office, told = make_site(tmp_path, "north", max_runs=3), description()
+    for change in ({"spec": {**told["spec"], "more": "x" * 2_000_000}}, {"spec": {**told["spec"], "name": "y" * 300}}):
+        assert ask(office, sealed(told, **change), kind="hello", state=b"").kind == "code"
+    assert not (office.folder / "runs").exists()
+    kinds = [ask(office, {**told, "run": f"r{i}"}, kind="hello", state=b"").kind for i in range(6)]
+    assert kinds[0] == "ready"
+    assert kinds[-1] == "code"
+
+
+@pytest.mark.parametrize("job", [None, [], "x", 3, {}])
+def test_a_job_of_any_type_is_an_answer(tmp_path: Path, job: Any) -> None:
+    office = make_site(tmp_path, "north")
+    assert office.answer(Request("hello", job)).kind == "code"
+
+
+def test_a_person_sees_what_the_site_counts_not_what_the_server_says(tmp_path: Path) -> None:
+    office = make_site(tmp_path, "north", approval=True)
+    told = forged(description(), epsilon=0.001, delta=1e-9)
+    ask(office, told)
+    (held,) = Approvals(office.folder).all()
+    words = next(Path(name) for name in held.files if name.endswith("preview.txt")).read_text()
+    price = account.epsilon(job_of(told).plan(), office.config.delta)
+    assert f"plan    epsilon {price:.4g} at delta {office.config.delta:g}" in words
+    assert "(the server's words)" in words

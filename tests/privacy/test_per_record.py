@@ -197,7 +197,7 @@ def test_blocks_share_the_batch_equally_and_keep_to_the_memory(monkeypatch: pyte
     classifier, params = build("lenet:3", IMAGE, 3, key=Key.seed(0))
     layers = per_record.sequence_of(classifier.module, params, data(IMAGE)[0])
     assert layers is not None
-    x = torch.zeros(90, *IMAGE)
-    assert per_record._block(layers, params, x) == 90
+    x = torch.zeros(5, *IMAGE)
+    assert per_record.block_of(layers, params, x, 90.0) == 112  # 90 and a standard deviation, in sixteens
     monkeypatch.setattr(per_record, "HELD_NUMBERS", 33 * 2064)  # a record of this LeNet holds 2064
-    assert per_record._block(layers, params, x) == 30
+    assert per_record.block_of(layers, params, x, 90.0) == 32

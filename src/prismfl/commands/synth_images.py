@@ -88,9 +88,11 @@ def onsite_comparison(folder: Path, made: torch.Tensor, *, seeds: torch.Tensor, 
     """Distances to private images and a grid public seed | synthetic | nearest private. It stays on the site."""
     import torch
 
+    from prismfl.atomic import make_folder
     from prismfl.metrics.visual import compare
     from prismfl.report.pictures import grid, save_sheet
 
+    make_folder(folder, closed=True)
     held_out = dataset.x_test[:1000]
     found = compare(made, private=dataset.x_train, held_out=held_out, seeds=seeds)
     rows = torch.arange(0, len(made), max(1, len(made) // 20))[:20]

@@ -21,7 +21,7 @@ from prismfl.boundary import Records
 from prismfl.commands.schema_draft import HINTS, Columns, load_columns, look_of
 from prismfl.config import merge, validate
 from prismfl.data.ids import unit_codes
-from prismfl.data.prints import row_prints, vector_prints
+from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_file import parse_schema, read_content
 from prismfl.errors import UserError
@@ -126,7 +126,8 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
     unit = None
     if declared.unit is not None:
         unit = torch.from_numpy(unit_codes(raw[declared.unit], declared.unit))
-    prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label})
+    prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label}) + row_prints(raw)
+    prints += bag_prints(list(zip(*(cells for n, cells in raw.items() if n not in (declared.label, declared.unit)))))
     source = str(Path(data).resolve())
     return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw), prints, source)
 

@@ -21,7 +21,7 @@ Columns = dict[str, list[Any]]
 
 LIMIT = 2 * 2**30  # bytes of text, packed or not
 MOST_COLUMNS = 10_000
-MOST_CELLS = 500_000_000
+MOST_CELLS = 100_000_000
 _BATCH = 4096
 
 

@@ -39,6 +39,7 @@ class Records:
     notices: tuple[str, ...] = ()
     test: tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]] | None = None
     faults: Faults = field(default_factory=Faults)
+    more: tuple[list[bytes], ...] = ()  # other prints of the same records, by which the ledger finds them again
 
 
 def load_path(
@@ -176,6 +177,7 @@ def _dataset(
         schema=records.schema,
         notices=tuple(notices),
         prints_train=[records.prints[i] for i in np.flatnonzero(train)],
+        more_prints=tuple(other[i] for other in records.more for i in np.flatnonzero(train)),
         left_out=len(records.faults.rows),
         faults=tuple(records.faults.shown),
     )

@@ -23,6 +23,7 @@ from prismfl.errors import CellError, UserError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TAG = b"prismfl unit\0"
+LONG = 5000
 # Drawn as nothing, though Unicode counts them among letters and marks.
 _UNSEEN = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
@@ -36,8 +37,8 @@ def canonical_text(text: str) -> str:
     Removed: categories Cf and Cc (but tabs and line ends are blanks), variation selectors and fillers. Blanks of any
     kind and number become one space, dashes and the minus sign "-", decimal digits of any script 0 to 9.
     """
-    if text.isascii() and text.isprintable() and "  " not in text:
-        return text.strip()
+    if (text.isascii() and text.isprintable() and "  " not in text) or len(text) > LONG:
+        return text.strip()  # a text of many pages is compared as it is: to normalise it may take minutes
     before, seen = None, text
     while seen != before:  # what was unseen may have kept a letter and its accent apart
         before, seen = seen, "".join(map(_character, unicodedata.normalize("NFKC", seen)))

@@ -19,7 +19,7 @@ from prismfl.data.schema import MISSING
 from prismfl.errors import UserError
 
 Prints = list[bytes]
-_ROW, _VECTOR, _PICTURE = (f"prismfl {kind}\0".encode() for kind in ("row", "vector", "picture"))
+_ROW, _VECTOR, _PICTURE, _BAG = (f"prismfl {kind}\0".encode() for kind in ("row", "vector", "picture", "bag"))
 _SINGLE = struct.Struct("<f")
 _WORDS = {"true": "1", "false": "0"}
 
@@ -43,6 +43,20 @@ def row_prints(columns: Mapping[str, Sequence[object]]) -> Prints:
         framed.append((_framed(canonical_text(name)), cells))
     names = [name for name, _ in framed]
     return [_joined(sorted(zip(names, row))) for row in zip(*(cells for _, cells in framed))]
+
+
+def bag_prints(rows: Sequence[Sequence[object]]) -> Prints:
+    """The print of each row by its cells alone, whatever their columns are called or in which order they stand: a table
+    is the same from CSV, from an npz without names and from arrays."""
+    known: dict[object, bytes] = {}
+
+    def cell(value: object) -> bytes:
+        key = cache_key(value)
+        if key not in known:
+            known[key] = _framed(canonical_cell(value))
+        return known[key]
+
+    return [hashlib.sha256(_BAG + b"".join(sorted(cell(value) for value in row))).digest() for row in rows]
 
 
 def canonical_cell(value: object) -> str:

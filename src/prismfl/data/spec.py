@@ -56,6 +56,7 @@ class Dataset:
     prints_train: list[bytes] | None = None
     left_out: int = 0
     faults: tuple[Fault, ...] = ()
+    more_prints: tuple[bytes, ...] = ()
 
     @property
     def identity(self) -> list[bytes] | None:

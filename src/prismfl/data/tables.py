@@ -12,7 +12,7 @@ from prismfl.data.columns import Columns, read_columns
 from prismfl.data.faults import Faults
 from prismfl.data.files import Bounds, Records
 from prismfl.data.ids import id_column
-from prismfl.data.prints import row_prints
+from prismfl.data.prints import bag_prints, row_prints
 from prismfl.data.schema import Column, Schema, listed, plain
 from prismfl.errors import UserError
 
@@ -63,7 +63,10 @@ def read_table(
     kept = faults.kept(len(y))
     marked = _marked(table, roles.test, len(y))[kept]
     train, held = kept[~marked], kept[marked]
-    prints = row_prints({name: [cells[i] for i in train] for name, cells in table.items() if name != target})
+    used = {name: [cells[i] for i in train] for name, cells in table.items()}
+    prints = row_prints({name: cells for name, cells in used.items() if name != target})
+    # By every cell (whichever of them is the label), and by the features alone, without names.
+    bag = bag_prints(list(zip(*(cells for name, cells in used.items() if name not in (target, roles.unit)))))
     return Records(
         "table",
         x[train],
@@ -76,6 +79,7 @@ def read_table(
         notices=(f"Ignored columns that are not in the schema: {listed(unused)}.",) if unused else (),
         test=None if roles.test is None else (x[held], y[held]),
         faults=faults,
+        more=(row_prints(used), bag),
     )
 
 

@@ -20,6 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from prismfl.engines.remote import CODE_LENGTH, Answer, Request
 from prismfl.errors import UserError
+from prismfl.files import DEPTH, load_json
 
 __all__ = ["ClientApp", "Context", "Grid", "GridPost", "ServerApp", "client_app", "read_answer", "server_app"]
 RECORD, BODY = "prismfl", "body"
@@ -27,6 +28,7 @@ STYPE = "prismfl.bytes"
 MESSAGE_TYPE = "train.prismfl"
 APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others say that nothing came
 TTL_MARGIN = 60.0
+MOST_WORDS = 4_000_000
 CALL_SECONDS = 10.0
 
 T = TypeVar("T")
@@ -69,10 +71,12 @@ def read_request(message: Message) -> Request:
     if found is None:
         raise UserError("Expected a request of a prismfl server.")
     words, body = found
+    if any(len(text) > MOST_WORDS for text in words.values()):
+        raise UserError(f"Expected words of at most {MOST_WORDS} letters in a request.")
     kind: Any = words["kind"]
     if kind not in ("hello", "round", "finish"):
         raise UserError("Expected a request of a known kind.")
-    job, turn, told = json.loads(words["job"]), words["turn"], words["told"]
+    job, turn, told = load_json(words["job"], depth=DEPTH), words["turn"], words["told"]
     return Request(kind, job, int(words["round"]), float(words["seconds"]), body, turn, told)
 
 

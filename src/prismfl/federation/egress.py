@@ -99,13 +99,13 @@ class Approvals:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "outbox"
 
-    def hold(self, release: Release, raw: bytes, description: JsonDict) -> str:
+    def hold(self, release: Release, raw: bytes, description: JsonDict, *, plan: str) -> str:
         """Put a release up for approval (a second time is a no-op) and return its id. What a person decides is for
         this release, these bytes and this config alone."""
         name = approval_id(release, raw, str(description["digest"]))
         place = self.folder / name
         if not (place / "held.json").exists():
-            _write_preview(release, place, description)
+            _write_preview(release, place, description, plan)
             held = {"release": release.id, "cost": release.cost.describe(), "noise": release.noise}
             held |= {"digest": hashlib.sha256(raw).hexdigest(), "config": str(description["digest"])}
             write_atomically(place / "held.json", json.dumps(held, indent=2).encode())
@@ -145,18 +145,20 @@ def config_words(description: JsonDict) -> list[str]:
     settings = ", ".join(f"{name} {value}" for name, value in sorted(config["settings"].items()) if value is not None)
     return [
         f"method  {config['method']}, {config['settings'].get('rounds')} rounds, model {config['model']}",
-        f"asks    epsilon {config['epsilon']}, delta {config['delta']}, unit {config['unit']}, {config['relation']}",
+        f"says    epsilon {config['epsilon']}, delta {config['delta']}, unit {config['unit']}, {config['relation']} "
+        "(the server's words)",
         f"sites   {', '.join(description['sites'][:20])}",
         f"config  {description['digest']}",
         f"details {settings}",
     ]
 
 
-def _write_preview(release: Release, place: Path, description: JsonDict) -> None:
+def _write_preview(release: Release, place: Path, description: JsonDict, plan: str) -> None:
     """A picture grid for images, the first rows for tables, and shapes with ranges for everything else."""
     make_folder(place)
     classes = tuple(description["spec"]["classes"])
-    lines = [f"release {release.id}", f"cost    {release.cost.describe()}", f"noise   {release.noise}"]
+    lines = [f"release {release.id}", f"cost    {release.cost.describe()}", f"plan    {plan}"]
+    lines.append(f"noise   {release.noise}")
     lines += [*config_words(description), ""]
     for name, payload in release.items.items():
         for part, tensor in payload.tensors.items():

@@ -32,10 +32,11 @@ from prismfl.federation.site_folder import LOG_BYTES, OneLine, SiteLog, close_si
 from prismfl.method import State
 from prismfl.one_release import unit_prints
 from prismfl.payloads import JsonDict, decode, encode
+from prismfl.privacy import account
 from prismfl.privacy.admission import Cap
 from prismfl.privacy.ledger import Ledger
 from prismfl.privacy.roster import Roster, RosterError
-from prismfl.rounds import Host, Job, adopt_step, site_step
+from prismfl.rounds import Host, Job, adopt_step, check_state, site_step
 from prismfl.transcript import digest
 
 APPROVAL_MARGIN = 10.0
@@ -71,7 +72,7 @@ class Office:
         What is wrong with the request itself is told by its code. From the moment that the site's data or ledger are
         looked at, there is one refusal for everything; why is in the site's own log.
         """
-        run, told = str(request.job.get("run", ""))[:80], REFUSED
+        run, told = str(request.job.get("run", "") if isinstance(request.job, dict) else "")[:80], REFUSED
         try:
             job = self._allowed(request)
         except (RefusedError, RosterError) as error:
@@ -121,6 +122,7 @@ class Office:
         state = State(int(header["round"]), items, str(header["phase"]))
         if state.round != request.round:
             raise WireError(f"The state is of round {state.round}, the request of {request.round}.")
+        check_state(job, state)
         if request.kind == "round":
             if request.turn in ("", "numbers"):
                 source = policy.public_source(self.config, request.job["config"]["public"])
@@ -151,6 +153,8 @@ class Office:
         folder = self._run_folder(description)
         note = folder / "job.json"
         if not note.exists():
+            if len(list((self.folder / "runs").glob("*"))) > self.config.max_runs:
+                raise RefusedError(REFUSED, f"More than max_runs = {self.config.max_runs} runs were asked for here.")
             words = {"digest": description["digest"], "run": job.run, "description": description}
             write_atomically(note, json.dumps(words, indent=2, sort_keys=True).encode())
         own = site_data.load(self.folder, self.config)
@@ -201,8 +205,10 @@ class Office:
         release = Release.decode(raw)
         if self.config.approval:
             approvals = Approvals(self.folder)
-            name = approvals.hold(release, raw, request.job)
-            decision = approvals.wait(name, max(0.0, request.seconds - APPROVAL_MARGIN))
+            name = approvals.hold(release, raw, request.job, plan=self._price(job))
+            most = self.config.max_seconds  # nobody waits for ever because a server says so
+            seconds = request.seconds if 0.0 <= request.seconds <= most else most
+            decision = approvals.wait(name, max(0.0, seconds - APPROVAL_MARGIN))
             if decision == "denied":
                 host.ledger.deny(release.id)
             if decision != "approved":
@@ -210,6 +216,12 @@ class Office:
             host.ledger.approve(release.id)
         self._egress.release(release, raw)
         return raw
+
+    def _price(self, job: Job) -> str:
+        """What the whole run costs, as this site counts it."""
+        plan, delta = job.site_plan(), self.config.delta
+        epsilon = account.epsilon(plan, delta)
+        return f"epsilon {epsilon:.4g} at delta {delta:g} for the whole run, per {plan.unit}, {plan.relation}"
 
     def _sent_before(self, job: Job, host: Host, round: int) -> bytes | None:
         """The copy of a release whose bytes have left the ledger, if it is what was charged for."""

@@ -7,6 +7,7 @@ the site's own words in `site.toml`, and a request that says otherwise is refuse
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ MOST_WIDTH = 1024
 MOST_SITES = 1000
 MOST_LIST = 10_000
 MOST_TEXT = 200
+MOST_WORDS = 1_000_000
 LONG = 100_000
 """Most of what takes time or room in proportion: steps, epochs, images, samples."""
 TIMES = 32
@@ -45,6 +47,8 @@ _TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", 
 def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> None:
     """Refuse what this site's words do not allow; what is left names only things of the site."""
     told = description["config"]
+    if len(json.dumps(description)) > MOST_WORDS:
+        raise RefusedError("limit", f"The request has more than {MOST_WORDS} letters.")
     if not isinstance(told, dict) or not set(description) <= _TOP or not set(told) <= set(TRAVELS):
         raise RefusedError("refused", "The request holds something that no request of this version has.")
     _check_names(config, description)
@@ -74,6 +78,9 @@ def _check_facts(config: SiteConfig, facts: Spec, description: JsonDict) -> None
     told, spec = description["config"], description["spec"]
     same = (
         isinstance(spec, dict)
+        and set(spec) == {"name", "kind", "shape", "classes"}
+        and isinstance(spec["name"], str)
+        and len(spec["name"]) <= MOST_TEXT
         and (spec.get("kind"), spec.get("shape"), spec.get("classes"))
         == (facts.kind, list(facts.shape), list(facts.classes))
         and told.get("relation") == config.relation

@@ -61,6 +61,7 @@ class SiteConfig(BaseModel):
     reference: bool = Field(
         False, description="whether only the plain reference arithmetic may be used here, no fast kernels"
     )
+    max_runs: int = Field(1000, ge=1, description="most runs that may ever be asked for here; old ones can be deleted")
     max_rounds: int = Field(1000, ge=1, description="most rounds of a run that may run here")
     max_bytes: int = Field(256 * 2**20, ge=1, description="most bytes of one release")
     max_public: int = Field(20_000, ge=1, description="most public images of a run")

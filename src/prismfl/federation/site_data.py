@@ -34,7 +34,7 @@ from prismfl.federation.site_config import SiteConfig
 from prismfl.federation.site_folder import FILE
 from prismfl.files import read_json, read_regular
 
-FORMAT = 1
+FORMAT = 2
 """Of the snapshot and of the rule by which values are mapped; a change of either is a new number."""
 LIMIT = 16 * 2**30
 NOTE, TENSORS = "data.json", "records.safetensors"
@@ -143,7 +143,7 @@ def read(config: SiteConfig) -> SiteData:
             )
         x = x.new_zeros((0, *spec.shape))
     unit = None if found.unit_train is None else torch.from_numpy(found.unit_train)
-    records, prints = Records(x, found.y_train, unit), list(found.prints_train or ())
+    records, prints = Records(x, found.y_train, unit), [*(found.prints_train or ()), *found.more_prints]
     return SiteData(spec, records, prints, found.left_out, found.faults, source)
 
 
@@ -248,7 +248,8 @@ def _snapshot(path: Path, digest: str, spec: Spec, left_out: int) -> SiteData:
     found = read_tensors(_intact(path, digest))
     x, y, prints, unit = found["x"], found["y"], found["prints"], found.get("unit")
     whole = (x.dtype, y.dtype, prints.dtype) == (torch.float32, torch.int64, torch.uint8)
-    whole = whole and x.shape == (len(y), *spec.shape) and prints.shape == (len(y), PRINT)
+    printed = prints.dim() == 2 and prints.shape[1] == PRINT and len(prints) >= len(y)
+    whole = whole and x.shape == (len(y), *spec.shape) and printed
     if not whole or (unit is not None and (unit.dtype, unit.shape) != (torch.int64, y.shape)):
         raise UserError(f"The snapshot {path} of the data is damaged.")
     return SiteData(spec, Records(x, y, unit), [row.tobytes() for row in prints.numpy()], left_out)

@@ -107,7 +107,10 @@ def strictest(caps: Mapping[str, Cap | None]) -> Cap | None:
         raise UserError(
             f"The data bridges data sets {', '.join(caps)} whose caps protect different units; give them one unit."
         )
-    return min(given, key=lambda cap: (cap.epsilon, cap.delta)) if given else None
+    if not given:
+        return None
+    epsilon, delta = min(cap.epsilon for cap in given), min(cap.delta for cap in given)
+    return Cap(epsilon, delta, given[0].unit, given[0].relation)
 
 
 def admit(
@@ -125,7 +128,8 @@ def admit(
     comes back as long as it holds."""
     if cap is None:
         return "uncapped", None
-    check_terms(plan, cap)
+    for cost in (plan, *standing):  # what was spent for another unit says nothing about the cap's
+        check_terms(cost, cap)
     order = order if standing else None
     if plan.is_zero:
         return "rdp", order

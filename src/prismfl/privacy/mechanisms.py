@@ -147,8 +147,9 @@ def clipped_gradient_sum(
     a batch), filled up with nothing; and where weights are so large that rounding decides what is finite, each record
     is computed alone.
     """
-    ordinary = kind == "gaussian" and unit is None and (SMALL <= clip <= LARGE or math.isinf(clip))
-    alone = reference or not tame(params)
+    usual_clip = SMALL <= clip <= LARGE or math.isinf(clip)
+    ordinary = kind == "gaussian" and unit is None and usual_clip
+    alone = reference or not usual_clip or not tame(params)
     usual = max(float(len(batch[0])) if expected is None else expected, 1.0)
     if ordinary and not alone and isinstance(loss, per_record.ModelLoss):
         layers = per_record.sequence_of(loss.module, params, batch[0])
@@ -216,8 +217,8 @@ def _unit_gradients(
 
 def _blocks(count: int, unit: torch.Tensor | None, chunk: int) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
     """Row numbers of at most `chunk` records a block; with units, whole units (a big one is a block of its own)."""
-    if unit is None:
-        for start in range(0, count, chunk):
+    if unit is None or not count:  # a batch of nobody is computed as well: what would fail fails without a record
+        for start in range(0, max(1, count), chunk):
             yield torch.arange(start, min(start + chunk, count)), None
         return
     _, sizes = torch.unique_consecutive(unit, return_counts=True)

@@ -73,7 +73,8 @@ def clipped_sum(
     """
     count = len(batch[0])
     total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
-    for part in zip(*(torch.split(b, block) for b in batch)) if count else ():
+    # A batch of nobody is computed as well: what would fail for a record fails without one.
+    for part in zip(*(torch.split(b, block) for b in batch)) if count else (batch,):
         gradients = _gradients(layers, criterion, params=params, batch=filled_up(part, block))
         norms = torch.stack([g.squared_norms() for g in gradients]).sum(0).sqrt()
         finite = torch.isfinite(norms)
@@ -83,6 +84,8 @@ def clipped_sum(
         weights = each if keep is None else each[keep]
         for g in gradients:
             for name, value in g.weighted_sum(weights, keep).items():
+                if value.shape != total[name].shape:
+                    raise ValueError(f"Expected a gradient of shape {tuple(total[name].shape)} for '{name}'.")
                 total[name] += value
     return total
 
