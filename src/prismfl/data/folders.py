@@ -28,6 +28,7 @@ Labels = npt.NDArray[np.int64]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 PIXELS = 2**26
 FILE_LIMIT = 2**29  # bytes
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # whatever a file is called, no other decoder (and no program) is started
 _ORIENTATION = 0x0112  # the EXIF tag
 
 
@@ -160,7 +161,7 @@ def open_picture(path: Path) -> Image:
     from PIL import Image as pillow
     from PIL import ImageOps
 
-    with _opened(path) as file, _readable(path), pillow.open(file) as image:
+    with _opened(path) as file, _readable(path), pillow.open(file, formats=FORMATS) as image:
         _check_pixels(image)
         return ImageOps.exif_transpose(image)
 
@@ -199,7 +200,7 @@ def _head(path: Path) -> tuple[tuple[int, int], bool]:
     """(width, height) as shown and whether the image is grey, from the header alone."""
     from PIL import Image as pillow
 
-    with _opened(path) as file, _readable(path), pillow.open(file) as image:
+    with _opened(path) as file, _readable(path), pillow.open(file, formats=FORMATS) as image:
         _check_pixels(image)
         width, height = image.size
         sideways = image.getexif().get(_ORIENTATION, 1) >= 5
