@@ -154,14 +154,6 @@ BUGS = [
         at(server.test_finish_says_the_same_whatever_comes_of_it, 3.9e37),
     ),
     Bug(
-        "what failed is tried again",
-        Office,
-        "_host",
-        "final=True",
-        "final=False",
-        audit("dp-fedavg", "weights"),
-    ),
-    Bug(
         "a round that was asked before is computed again",
         rounds,
         "charged_release",
