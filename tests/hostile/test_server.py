@@ -207,10 +207,16 @@ def test_a_round_outside_the_plan_is_never_computed(
 
 def test_what_fails_is_refused_once_and_for_ever_and_costs_the_round(tmp_path: Path) -> None:
     office, told = make_site(tmp_path, "north", noise="operating-system"), description()
-    huge = down(told, change=lambda t: t * 0 + 3e38)
-    answers = [ask(office, told, state=huge) for _ in range(3)] + [ask(office, told)]
-    assert len(set(answers)) == 1, "the failure, asked again, and asked again with good weights: one answer"
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a record did this")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateRecords, "noisy_gradient", broken)
+        assert ask(office, told) == REFUSED
+    assert [ask(office, told) for _ in range(2)] == [REFUSED] * 2, "it would succeed now, and is not tried again"
     assert spent(office) == 1
+    assert ask(office, told, 1).kind == "release", "the next round is open"
 
 
 def test_every_refusal_after_the_data_is_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
