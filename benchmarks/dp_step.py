@@ -23,10 +23,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from prismfl import runtime
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.models.classifier import Classifier, Params, build
-from prismfl.models.training import step
-from prismfl.privacy.mechanisms import clipped_gradient_sum
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
+from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.nets.training import step
 from prismfl.rng import Key
 
 BATCH, SHAPE, CLASSES, CLIP, SIGMA, LR = 256, (1, 28, 28), 10, 0.1, 1.0, 0.01

@@ -2,7 +2,7 @@
 
 The server is cut off at random lines of its log and resumed; sites fall silent, answer twice or send garbage at random.
 In one process over Flower's Grid interface, so that hours of faults fit into minutes; the process-level twin is
-tests/federation/test_processes.py. At the end: every round done, nobody charged twice, every fault named.
+tests/site/test_processes.py. At the end: every round done, nobody charged twice, every fault named.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from alternate import say
 from flwr.app import Message
-from tests.engines.grid import OneProcessGrid
-from tests.federation.folders import NAMES, make_run, make_site, run_config
+from tests.site.folders import NAMES, make_run, make_site, run_config
+from tests.transport.grid import OneProcessGrid
 
-from prismfl.engines import flower
-from prismfl.engines.remote import QuorumError, Rules, faults
-from prismfl.federation import serving
-from prismfl.federation.description import job_of
+from prismfl.runs.description import job_of
+from prismfl.server import serving
+from prismfl.transport.conductor import QuorumError, Rules, faults
+from prismfl.transport.flower import adapter as flower
 
 
 class Killed(BaseException):

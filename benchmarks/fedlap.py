@@ -23,9 +23,10 @@ from alternate import alternated, ratio, save, say, table
 from torch import nn
 
 from prismfl import runtime
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.models.classifier import Classifier, Params, build
-from prismfl.models.landscape import Matcher, Schedule, approximate
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
+from prismfl.methods.landscape.matching import Matcher, Schedule, approximate
+from prismfl.nets.classifier import Classifier, Params, build
 from prismfl.rng import Key
 
 BATCH, CLASSES, IMAGES, CLIP, UPDATES = 256, 10, 20, 1.0, 5

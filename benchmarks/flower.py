@@ -25,16 +25,16 @@ from pathlib import Path
 
 from alternate import say
 
-from prismfl.config import RunConfig
-from prismfl.engines.remote import Answer, Conductor, Request, Rules
-from prismfl.federation import serving
-from prismfl.federation.children import beside_python, descendants, end, environment, free_port, spawn
-from prismfl.federation.description import job_of
-from prismfl.federation.keys import make_site_keys
-from prismfl.federation.server_config import ServerConfig, enroll, init_server
-from prismfl.federation.site_config import SiteConfig, as_toml
-from prismfl.rounds import Job
-from prismfl.transcript import RunDirectory
+from prismfl.core.job import Job
+from prismfl.runs.config import RunConfig
+from prismfl.runs.description import job_of
+from prismfl.runs.directory import RunDirectory
+from prismfl.server import serving
+from prismfl.server.config import ServerConfig, enroll, init_server
+from prismfl.site.config import SiteConfig, as_toml
+from prismfl.site.keys import make_site_keys
+from prismfl.transport.conductor import Answer, Conductor, Request, Rules
+from prismfl.transport.flower.children import beside_python, descendants, end, environment, free_port, spawn
 
 PLAIN_PROJECT = """[project]
 name = "plain"
@@ -274,8 +274,8 @@ def memory(method: str, sites: int) -> None:
     """Growth of the server's memory over a run of two rounds, in releases."""
     import torch
 
-    from prismfl.boundary import Release
-    from prismfl.payloads import KINDS
+    from prismfl.core.payloads import KINDS
+    from prismfl.core.release import Release
     from prismfl.privacy.cost import Cost
 
     names = [f"site-{i:04d}" for i in range(sites)]  # nine letters each, as the canned release has

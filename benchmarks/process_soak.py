@@ -20,11 +20,11 @@ from collections import Counter
 from pathlib import Path
 
 from alternate import save, say
-from tests.federation.folders import NAMES, make_site
-from tests.federation.test_processes import Federation, _kill, family
+from tests.site.folders import NAMES, make_site
+from tests.site.test_processes import Federation, _kill, family
 
-from prismfl.engines.remote import faults
-from prismfl.federation.description import job_of
+from prismfl.runs.description import job_of
+from prismfl.transport.conductor import faults
 
 
 def killed(process: subprocess.Popen[bytes]) -> None:

@@ -76,9 +76,10 @@ def _records(data: str, site: int) -> tuple[Any, Any]:
 def local_epoch(data: str, model: str, site: int, params: dict[str, Any]) -> dict[str, Any]:
     """What a Flower client does: the same steps as a site of dp-fedavg."""
     from prismfl import runtime
-    from prismfl.boundary import PrivateRecords, Records
-    from prismfl.models.classifier import build
-    from prismfl.models.training import descend
+    from prismfl.core.door import PrivateRecords
+    from prismfl.core.records import Records
+    from prismfl.nets.classifier import build
+    from prismfl.nets.training import descend
     from prismfl.rng import Key
 
     runtime.tune()
@@ -114,7 +115,7 @@ def simulate(data: str, model: str) -> None:
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        from prismfl.models.classifier import build
+        from prismfl.nets.classifier import build
         from prismfl.rng import Key
 
         _, params = build(model, SHAPE, 10, key=Key.seed(0))
@@ -129,8 +130,8 @@ def simulate(data: str, model: str) -> None:
 
 def scale(data: Path, sites: int) -> dict[str, float]:
     """CPU and wall seconds of a whole run after the imports, and its peak memory, in this process."""
-    from prismfl.config import RunConfig
-    from prismfl.experiment import run
+    from prismfl.runs.config import RunConfig
+    from prismfl.runs.simulate import run
 
     took = {}
 

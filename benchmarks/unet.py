@@ -23,12 +23,13 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from prismfl import runtime
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.models import diffusion
-from prismfl.models.diffusion import SIGMA_DATA, Learner, Sampler
-from prismfl.models.training import step
-from prismfl.models.unet import Shape
-from prismfl.privacy.mechanisms import clipped_gradient_sum
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
+from prismfl.nets import diffusion
+from prismfl.nets.diffusion import SIGMA_DATA, Learner, Sampler
+from prismfl.nets.training import step
+from prismfl.nets.unet import Shape
 from prismfl.rng import Key
 
 BATCH, CLASSES, CLIP, SIGMA, LR = 128, 10, 0.05, 1.0, 1e-3

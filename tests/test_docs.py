@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.federation.site_config import SiteConfig
-from prismfl.method import Method
+from prismfl.core.method import Method
 from prismfl.methods import METHODS
 from prismfl.report.manifest import manifest_page
+from prismfl.site.config import SiteConfig
 from tests.laws import world
 
 ROOT = Path(__file__).parents[1]

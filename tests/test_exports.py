@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import prismfl
-from prismfl import experiment
+from prismfl.runs import planning, simulate
 
 
 def test_everything_that_is_exported_exists() -> None:
@@ -34,8 +34,8 @@ def test_run_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_progress_tells_what_was_spent_so_far(tmp_path: Path) -> None:
     settings = {"rounds": 2, "steps": 2, "batch": 64.0}
     told: list[str] = []
-    result = experiment.run(
-        experiment.configure(
+    result = simulate.run(
+        planning.configure(
             {"method": "dp-fedavg", "data": "digits", "model": "logreg", "sites": 2, "epsilon": 2.0,
              "settings": settings, "out": str(tmp_path / "run")}
         ),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.config import merge, read
+from prismfl.core.payloads import encode
 from prismfl.errors import UserError
-from prismfl.files import TEXT_LIMIT, load_json, load_toml, load_yaml, read_json, read_regular
-from prismfl.payloads import encode
-from prismfl.transcript import RunDirectory
+from prismfl.files.bounded import TEXT_LIMIT, load_json, load_toml, load_yaml, read_json, read_regular
+from prismfl.runs.config import merge, read
+from prismfl.runs.directory import RunDirectory
 
 
 def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path) -> None:
@@ -38,10 +38,10 @@ PIPES = """
 import sys
 from pathlib import Path
 from prismfl.errors import UserError
-from prismfl.files import read_regular
-from prismfl.config import read
-from prismfl.federation.keys import node_identity, signing_key, verifying_key
-from prismfl.transcript import RunDirectory
+from prismfl.files.bounded import read_regular
+from prismfl.runs.config import read
+from prismfl.site.keys import node_identity, signing_key, verifying_key
+from prismfl.runs.directory import RunDirectory
 
 for path in map(Path, sys.argv[1:]):
     for reader in (lambda p: read_regular(p, limit=10), read, node_identity, signing_key, verifying_key,

@@ -1,8 +1,9 @@
-"""Imports only point down, and those who look at results cannot reach the records."""
+"""The rooms of the house: imports only point down, lazy ones too, and each folder's sentence is true."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,86 +11,158 @@ import pytest
 import prismfl
 
 ROOT = Path(prismfl.__file__).parent
+# From the ground up. A name is a folder or a module; the longest that fits a module decides.
 LAYERS = (
-    ("errors", "sources", "rng", "atomic", "files", "run_files", "wire", "runtime", "__init__"),
-    ("fast_conv", "plane_norm", "first_block"),
-    ("data", "payloads"),
-    ("privacy",),
-    ("boundary",),
-    ("method",),
-    ("models",),
-    ("methods",),
-    ("rounds", "secure"),
-    ("transcript",),
-    ("config",),
-    ("engines", "attacks", "metrics"),
-    ("report",),
-    ("experiment",),
-    ("one_release",),
-    ("audit", "holder", "holder_tables", "dashboard", "federation"),
-    ("commands",),
+    ("errors", "sources", "rng", "files", "runtime"),
+    ("privacy", "data"),
+    ("kernels",),
+    ("core",),
+    ("secure",),
+    ("nets",),
+    ("methods", "metrics"),
+    ("runs",),
+    ("transport",),
+    ("runs.simulate", "runs.reopen"),
+    ("site", "server"),
+    ("adversary", "synth", "report"),
     ("cli",),
-    ("__main__",),
 )
 LEVEL = {name: i for i, names in enumerate(LAYERS) for name in names}
-# Methods that share code import each other; what may look at results may not touch these.
-FORBIDDEN = {"attacks": {"boundary", "data", "experiment"}, "metrics": {"boundary", "data", "experiment"}}
+TOP = ("prismfl", "prismfl.__main__")  # the public face reaches for everything, lazily
+# What a folder's sentence rules out, beyond its level.
+NEVER = {
+    "privacy": {"kernels", "nets", "torch.nn"},
+    "privacy.ledger": {"torch"},
+    "kernels": {"privacy.cost", "privacy.ledger", "core"},
+    "nets": {"privacy", "core", "data"},
+    "metrics": {"core.door", "core.hub", "data", "files"},
+    "transport": {"data"},
+    "site": {"runs.simulate", "runs.reopen", "report", "adversary", "synth", "server"},
+    "adversary.attacks": {"core.door", "core.hub", "data", "runs"},
+    "adversary.scores": {"core", "data", "runs"},
+}
+
+LATER = {"prismfl.adversary.audits." + name for name in ("inversion", "own_files", "steps", "trial")}
 
 
-def modules() -> list[Path]:
-    return sorted(ROOT.rglob("*.py"))
+@cache
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(("prismfl", *path.relative_to(ROOT).with_suffix("").parts))
+        found[name.removesuffix(".__init__")] = path
+    return found
 
 
-def part(path: Path) -> str:
-    relative = path.relative_to(ROOT)
-    return relative.parts[0].removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    """Top-level parts of prismfl that a file imports, anywhere in it."""
-    found = set()
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Everything that a file imports, anywhere in it: modules of prismfl in full, others by their name."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = (
-                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "prismfl" else [node.module]
-            )
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("prismfl.")}
-    return {name for name in found if name in LEVEL or (ROOT / name).exists() or (ROOT / f"{name}.py").exists()}
+            inner = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            known = {full for full in inner.values() if full in modules() or full == "torch.nn"}
+            found |= known if len(known) == len(inner) else known | {node.module}
+    return frozenset(found)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_down(path: Path) -> None:
-    own = part(path)
-    assert own in LEVEL, f"{own} has no layer: add it to LAYERS"
-    if own == "__init__":
-        return
-    for name in imported(path):
-        assert name in LEVEL, f"{name} has no layer: add it to LAYERS"
-        assert name == own or LEVEL[name] <= LEVEL[own], f"{path.name} ({own}) imports {name}, which lies above it"
-        assert name not in FORBIDDEN.get(own, set()), f"{path.name} may not import {name}"
+def within(module: str, place: str) -> bool:
+    """Whether a module (of prismfl, or another) is at or below a place such as `core.door` or `torch`."""
+    return any(module == full or module.startswith(f"{full}.") for full in (place, f"prismfl.{place}"))
 
 
-def test_the_check_sees_an_import_that_points_up(tmp_path: Path) -> None:
+def level(module: str) -> int:
+    fitting = [name for name in LEVEL if within(module, name)]
+    assert fitting, f"{module} has no layer: add it to LAYERS"
+    return LEVEL[max(fitting, key=len)]
+
+
+def own(path: Path) -> list[str]:
+    return [name for name in imported(path) if name.partition(".")[0] == "prismfl" and name != "prismfl"]
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if m not in TOP])
+def test_imports_point_down(module: str) -> None:
+    for name in own(modules()[module]):
+        assert level(name) <= level(module), f"{module} imports {name}, which lies above it"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_folder_keeps_its_word(module: str) -> None:
+    for place, never in NEVER.items():
+        if within(module, place):
+            found = [(n, what) for n in imported(modules()[module]) for what in never if within(n, what)]
+            assert not found, f"{module} imports {found[0][0]}; {place} may not"
+
+
+def test_no_module_reaches_itself() -> None:
+    """No cycles, lazy imports included."""
+    graph = {m: {n for n in own(path) if n in modules()} for m, path in modules().items() if m not in TOP}
+    while graph:
+        free = [m for m, names in graph.items() if not names & graph.keys() - {m}]
+        assert free, f"these import each other: {sorted(graph)}"
+        for m in free:
+            del graph[m]
+
+
+def closure(module: str) -> set[str]:
+    """All that an import can load, lazily too."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [n for n in own(modules()[name]) if n in modules()]
+    return seen
+
+
+def test_a_site_reaches_neither_simulator_nor_report() -> None:
+    reached = closure("prismfl.site.office")
+    assert not [m for m in reached for place in ("runs.simulate", "report", "adversary", "synth") if within(m, place)]
+
+
+def test_every_folder_has_its_sentence() -> None:
+    for folder in {path.parent for path in modules().values()}:
+        words = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+        assert words.split("\n")[0].endswith("."), folder
+
+
+def test_the_check_sees_imports_that_point_up(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
-    file.write_text("def f():\n    from prismfl.cli import main\n    from prismfl import boundary\n")
-    assert imported(file) == {"cli", "boundary"}
+    file.write_text("def f():\n    from prismfl.cli.main import main\n    from prismfl.core import door\n")
+    assert imported(file) == {"prismfl.cli.main", "prismfl.core.door"}
+    assert level("prismfl.cli.main") > level("prismfl.core.door")
+    assert level("prismfl.runs.simulate") > level("prismfl.transport") > level("prismfl.runs.config")
 
 
 def test_no_pickle_and_no_torch_load_anywhere() -> None:
-    for path in modules():
+    for path in modules().values():
         text = path.read_text()
         assert "torch.load(" not in text, path
         assert "import pickle" not in text, path
 
 
 def test_only_the_adapter_imports_flower() -> None:
-    users = {
-        p.relative_to(ROOT).as_posix()
-        for p in modules()
-        if "import flwr" in p.read_text() or "from flwr" in p.read_text()
-    }
-    assert users <= {"engines/flower.py", "engines/flower_guard.py"}
+    users = {m for m, path in modules().items() if any(within(n, "flwr") for n in imported(path))}
+    assert users
+    assert all(within(m, "transport.flower") for m in users)
+
+
+def test_only_the_core_makes_doors_and_releases() -> None:
+    for module, path in modules().items():
+        if not within(module, "core") and module not in LATER:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call):
+                    name = ast.unparse(node.func).rpartition(".")[2]
+                    made = name in (
+                        "PrivateRecords",
+                        "PrivateSum",
+                        "PrivateShare",
+                        "OpenedSum",
+                        "Release",
+                        "make_release",
+                    )
+                    assert not made, f"{module} makes a {name}"

@@ -17,29 +17,29 @@ import pytest
 import torch
 
 import prismfl
-from prismfl import experiment
-from prismfl.boundary import Release
-from prismfl.commands.synth_table import synth_table
-from prismfl.config import RunConfig
+from prismfl.core.job import Job
+from prismfl.core.payloads import Statistics
+from prismfl.core.release import Release
+from prismfl.core.rounds import Host, initial_state, site_step
 from prismfl.errors import BudgetError, UserError
-from prismfl.federation import site_data
-from prismfl.federation.description import describe
-from prismfl.federation.egress import Approvals
-from prismfl.federation.serving import declared
-from prismfl.holder_tables import DDPVAE
 from prismfl.methods import METHODS
-from prismfl.payloads import Statistics
 from prismfl.privacy import account
-from prismfl.privacy.admission import Cap
-from prismfl.privacy.balances import DatasetStatus
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
-from prismfl.privacy.place import ledger_path
-from prismfl.rounds import Host, Job, initial_state, site_step
+from prismfl.privacy.ledger.admission import Cap
+from prismfl.privacy.ledger.balances import DatasetStatus
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.ledger.place import ledger_path
+from prismfl.runs import simulate
+from prismfl.runs.config import RunConfig
+from prismfl.runs.description import declared, describe
+from prismfl.site import data as site_data
+from prismfl.site.egress import Approvals
 from prismfl.sources import NO_PROTECTION
-from tests.federation.folders import NAMES, make_site, run_config
-from tests.federation.test_office import ask, description
+from prismfl.synth.tables import synth_table
+from prismfl.synth.vae import DDPVAE
 from tests.laws.world import make_job, make_world
+from tests.site.folders import NAMES, make_site, run_config
+from tests.site.test_office import ask, description
 
 
 def only(ledger: Ledger) -> DatasetStatus:
@@ -266,16 +266,16 @@ def own_run(path: Path, out: Path, **changes: Any) -> RunConfig:
 
 def test_own_data_are_not_seeded_unless_asked_and_a_seed_is_called_by_its_name(tmp_path: Path) -> None:
     path = own_table(tmp_path)
-    real = [experiment.run(own_run(path, tmp_path / name)) for name in ("a", "b")]
+    real = [simulate.run(own_run(path, tmp_path / name)) for name in ("a", "b")]
     assert [r.noise for r in real] == ["operating system"] * 2
     assert real[0].digest != real[1].digest
     assert {r.guarantee for r in real} == {"differential privacy"}
-    seeded = [experiment.run(own_run(path, tmp_path / name, seed=3)) for name in ("c", "d")]
+    seeded = [simulate.run(own_run(path, tmp_path / name, seed=3)) for name in ("c", "d")]
     assert seeded[0].digest == seeded[1].digest
     assert {r.guarantee for r in seeded} == {NO_PROTECTION}
     values: dict[str, Any] = {"method": "prism-head", "data": "digits", "epsilon": 3.0, "subset": 200, "sites": 2}
     tiny = dict(METHODS["prism-head"].tiny)
-    benchmark = experiment.run(RunConfig(**values, out=str(tmp_path / "e"), settings=tiny))
+    benchmark = simulate.run(RunConfig(**values, out=str(tmp_path / "e"), settings=tiny))
     assert benchmark.guarantee == NO_PROTECTION
 
 
@@ -285,7 +285,7 @@ def test_own_data_are_not_seeded_unless_asked_and_a_seed_is_called_by_its_name(t
 def test_own_data_have_one_ledger_whatever_command_or_name(tmp_path: Path) -> None:
     """A run, `synth` on a renamed copy, and Python on the same rows: one data set, one budget."""
     path = own_table(tmp_path / "one")
-    done = experiment.run(own_run(path, tmp_path / "run"))
+    done = simulate.run(own_run(path, tmp_path / "run"))
     copy = own_table(tmp_path / "two", name="renamed.csv")
     assert copy.read_bytes() == path.read_bytes()
     fast = ["queries=4", "start=4", "rate=1.0", "hidden=[4]", "latent=2"]
@@ -300,12 +300,12 @@ def test_own_data_have_one_ledger_whatever_command_or_name(tmp_path: Path) -> No
     assert found["total_so_far"]["epsilon"] > found["epsilon"]
     assert found["total_so_far"]["epsilon"] <= (done.epsilon or 0) + found["epsilon"] + 1e-6
     with pytest.raises(BudgetError):
-        experiment.run(own_run(copy, tmp_path / "again"))
+        simulate.run(own_run(copy, tmp_path / "again"))
 
 
 def test_the_sites_of_a_simulation_cost_a_record_what_one_site_costs(tmp_path: Path) -> None:
     path = own_table(tmp_path)
-    done = experiment.run(own_run(path, tmp_path / "run", sites=3, seed=None))
+    done = simulate.run(own_run(path, tmp_path / "run", sites=3, seed=None))
     with Ledger.open(ledger_path()) as ledger:
         status = only(ledger)
         (spent,) = status.spent
@@ -335,7 +335,7 @@ def test_the_same_patients_in_another_file_are_the_same_budget(tmp_path: Path) -
     first = own_table(tmp_path / "2024", seed=1, unit=True)
     second = own_table(tmp_path / "2025", seed=2, unit=True)
     for path in (first, second):
-        experiment.run(own_run(path, tmp_path / path.parent.name / "run", records=20))
+        simulate.run(own_run(path, tmp_path / path.parent.name / "run", records=20))
     with Ledger.open(ledger_path()) as ledger:
         status = only(ledger)
         (spent,) = status.spent
@@ -378,16 +378,16 @@ def test_who_takes_part_lowers_no_charge() -> None:
 
 def test_a_run_that_starts_from_another_states_both(tmp_path: Path) -> None:
     path = own_table(tmp_path)
-    first = experiment.run(own_run(path, tmp_path / "a"))
-    second = experiment.run(own_run(path, tmp_path / "b", start=str(tmp_path / "a")))
+    first = simulate.run(own_run(path, tmp_path / "a"))
+    second = simulate.run(own_run(path, tmp_path / "b", start=str(tmp_path / "a")))
     assert first.epsilon is not None
     assert first.epsilon_total == pytest.approx(first.epsilon)
     assert second.epsilon == pytest.approx(first.epsilon)
     assert second.epsilon_total is not None
     assert second.epsilon_total > 1.3 * first.epsilon
     unprotected = own_run(path, tmp_path / "c", method="fedavg", epsilon=None, settings={"rounds": 1})
-    experiment.run(unprotected)
-    third = experiment.run(own_run(path, tmp_path / "d", start=str(tmp_path / "c")))
+    simulate.run(unprotected)
+    third = simulate.run(own_run(path, tmp_path / "d", start=str(tmp_path / "c")))
     assert third.epsilon_total is None
     assert third.guarantee == "none"
 
@@ -414,16 +414,14 @@ def test_a_certificate_of_a_seeded_fit_says_so(tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "certificate.json").read_text()
 
 
-
-
 # What the second review found
 
 
 def test_a_seed_in_the_chain_of_starts_is_said(tmp_path: Path) -> None:
     path = own_table(tmp_path)
-    experiment.run(own_run(path, tmp_path / "a", seed=5))
-    second = experiment.run(own_run(path, tmp_path / "b", start=str(tmp_path / "a")))
-    third = experiment.run(own_run(path, tmp_path / "c", start=str(tmp_path / "b")))
+    simulate.run(own_run(path, tmp_path / "a", seed=5))
+    second = simulate.run(own_run(path, tmp_path / "b", start=str(tmp_path / "a")))
+    third = simulate.run(own_run(path, tmp_path / "c", start=str(tmp_path / "b")))
     assert {second.guarantee, third.guarantee} == {NO_PROTECTION}
 
 
@@ -466,16 +464,16 @@ def test_a_run_goes_on_with_its_own_records_and_ledger(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "accuracy", stop)
+        patch.setattr(simulate, "accuracy", stop)
         with pytest.raises(KeyboardInterrupt):
-            experiment.run(config)
+            simulate.run(config)
     before = path.read_bytes()
     path.write_bytes(before.replace(b",a", b",b", 3))
     with pytest.raises(UserError, match="data changed"):
-        experiment.resume(tmp_path / "run")
+        simulate.resume(tmp_path / "run")
     path.write_bytes(before)
     (tmp_path / "led").rename(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="No ledger"):
-        experiment.resume(tmp_path / "run")
+        simulate.resume(tmp_path / "run")
     (tmp_path / "elsewhere").rename(tmp_path / "led")
-    assert experiment.resume(tmp_path / "run").status == "finished"
+    assert simulate.resume(tmp_path / "run").status == "finished"

@@ -18,13 +18,16 @@ import numpy as np
 import torch
 
 from prismfl import runtime
-from prismfl.boundary import PrivateRecords, Records, make_release
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site, State
+from prismfl.core.payloads import Payload
+from prismfl.core.records import Records
+from prismfl.core.release import make_release
+from prismfl.core.task import Task
 from prismfl.data import declared, load, partition
 from prismfl.data.schema import Schema
-from prismfl.method import Site, State, Task
-from prismfl.methods import threedgl
+from prismfl.methods.generators import threedgl
 from prismfl.metrics import tables
-from prismfl.payloads import Payload
 from prismfl.privacy import account
 from prismfl.rng import Key
 

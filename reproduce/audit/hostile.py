@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from prismfl.audit.hostile import Row, audit_hostile, audited, save
+from prismfl.adversary.audits.hostile import Row, audit_hostile, audited, save
 from prismfl.methods import METHODS
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ def main() -> None:
             print(f"{rows[-1].method}: {'held' if rows[-1].passed else 'BROKE'}, {rows[-1].seconds:.0f} s", flush=True)
     print(f"{(time.process_time() - started) / 60:.1f} minutes of processor time", flush=True)
     if "--processes" in sys.argv:
-        from prismfl.audit.hostile_processes import OVER_PROCESSES, audit_processes
+        from prismfl.adversary.audits.hostile_processes import OVER_PROCESSES, audit_processes
 
         rows += [audit_processes(METHODS[name], lambda line: print(line, flush=True)) for name in OVER_PROCESSES]
     save(rows, file)

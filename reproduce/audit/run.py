@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from prismfl import runtime
-from prismfl.audit.one_run import audit_method
-from prismfl.audit.own_files import audit_files
-from prismfl.audit.steps import audit_steps
-from prismfl.audit.trial import auditable
-from prismfl.audit.two_worlds import audit_two_worlds
+from prismfl.adversary.audits.one_run import audit_method
+from prismfl.adversary.audits.own_files import audit_files
+from prismfl.adversary.audits.steps import audit_steps
+from prismfl.adversary.audits.trial import auditable
+from prismfl.adversary.audits.two_worlds import audit_two_worlds
 from prismfl.methods import METHODS
 
 HERE = Path(__file__).parent

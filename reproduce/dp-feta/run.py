@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismfl import experiment, runtime
-from prismfl.boundary import PrivateRecords, Records
+from prismfl import runtime
+from prismfl.core.door import PrivateRecords
+from prismfl.core.payloads import SyntheticSet
+from prismfl.core.records import Records
 from prismfl.data import load
-from prismfl.methods import dp_feta
+from prismfl.data.pictures import save_grid
+from prismfl.methods.generators import dp_feta
 from prismfl.metrics.fidelity import Features, fidelity, learn_features
-from prismfl.payloads import SyntheticSet
 from prismfl.privacy import account
-from prismfl.report.pictures import save_grid
 from prismfl.rng import Key
-from prismfl.transcript import RunDirectory
+from prismfl.runs import planning, records, simulate
+from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
 COMPARED = 2000
@@ -123,10 +125,10 @@ class Bar:
     def spent(self, done: int, total: int) -> str:
         if self.cell["method"] not in ("dp-feta", "dpdm"):
             return ""
-        config = experiment.configure({**self.cell, "seed": 0})
-        method = experiment.find_method(config.method)
-        task = experiment.task_of(config, experiment.spec_of(config), method)
-        cfg = experiment.resolve(config, task, method)
+        config = planning.configure({**self.cell, "seed": 0})
+        method = planning.find_method(config.method)
+        task = planning.task_of(config, records.spec_of(config), method)
+        cfg = planning.resolve(config, task, method)
         assert isinstance(cfg, dp_feta.Config)
         round = done * cfg.rounds // max(1, total)
         epsilon = account.epsilon(dp_feta.spent(cfg, task, round), task.delta) if round else 0.0
@@ -138,10 +140,10 @@ class Bar:
 def run_cell(cell: dict[str, Any], folder: Path, pictures: Path) -> dict[str, Any]:
     started, resumed = time.process_time(), (folder / "config.json").exists()
     if resumed:
-        result = experiment.resume(folder, progress=Bar(cell)).as_dict()
+        result = simulate.resume(folder, progress=Bar(cell)).as_dict()
     else:
-        config = experiment.configure({**cell, "seed": 0, "out": str(folder)})
-        result = experiment.run(config, progress=Bar(cell)).as_dict()
+        config = planning.configure({**cell, "seed": 0, "out": str(folder)})
+        result = simulate.run(config, progress=Bar(cell)).as_dict()
     minutes = (time.process_time() - started) / 60
     del result["run_dir"]
     made = np.load(folder / "gen" / "gen.npz")
@@ -172,10 +174,10 @@ def show(cell: dict[str, Any], folder: Path, pictures: Path) -> None:
 
 def save_central(cell: dict[str, Any], path: Path) -> None:
     """The run's own central images: the same first questions with the same simulated noise."""
-    config = experiment.configure({**cell, "seed": 0})
-    method = experiment.find_method(config.method)
-    task = experiment.task_of(config, experiment.spec_of(config), method)
-    cfg = experiment.resolve(config, task, method)
+    config = planning.configure({**cell, "seed": 0})
+    method = planning.find_method(config.method)
+    task = planning.task_of(config, records.spec_of(config), method)
+    cfg = planning.resolve(config, task, method)
     assert isinstance(cfg, dp_feta.Config)
     data = load(cell["data"])
     noise = Key.seed(0).child("noise", "site-0", 0).noise()

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from prismfl.data.pictures import grid, save_sheet
 from prismfl.metrics.leakage import match
-from prismfl.report.pictures import grid, save_sheet
 
 EPOCH = 94
 BEGIN, END = "<!-- tables: written by figures.py -->", "<!-- end of tables -->"

@@ -20,14 +20,17 @@ from typing import Any
 import torch
 
 from prismfl import runtime
-from prismfl.attacks.gradient_inversion import ATTACKS, Effort, Problem, stack
-from prismfl.boundary import PrivateRecords, Records
+from prismfl.adversary.attacks.gradient_inversion import ATTACKS, Effort, Problem, stack
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Settings, Site, State
+from prismfl.core.payloads import Weights
+from prismfl.core.records import Records
+from prismfl.core.task import Task
 from prismfl.data import Dataset, load
-from prismfl.method import Settings, Site, State, Task
-from prismfl.methods import METHODS, fedem
+from prismfl.methods import METHODS
+from prismfl.methods.gradients import fedem
 from prismfl.metrics.leakage import CONTRAST, leakage, mse, ssim
-from prismfl.models.classifier import build
-from prismfl.payloads import Weights
+from prismfl.nets.classifier import build
 from prismfl.privacy import account
 from prismfl.rng import Key
 

@@ -18,7 +18,7 @@ import torch
 from run import EPOCH, Bench, Row, main_rows, model_file
 
 from prismfl import runtime
-from prismfl.method import State
+from prismfl.core.method import State
 
 LOOK_EVERY = 5
 

@@ -16,7 +16,7 @@ import torch
 from run import EPOCH, Bench, main_rows, model_file
 
 from prismfl import runtime
-from prismfl.methods import fedem
+from prismfl.methods.gradients import fedem
 
 RECORDS = 1000
 

@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from prismfl import experiment, runtime
-from prismfl.data.partition import FEDLAP
+from prismfl import runtime
+from prismfl.data.schemes import FEDLAP
 from prismfl.report import figures
-from prismfl.transcript import RunDirectory
+from prismfl.runs import planning, simulate
+from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
 TASK = {"data": "mnist-5k", "split": "fedlap", "sites": 5, "model": "convnet:8", "transcript": "full"}
@@ -54,7 +55,7 @@ def main() -> None:
         options = {**TASK, "method": method, "seed": args.seed, "out": str(folder)}
         started = time.process_time()
         settings = {"rounds": args.rounds, **noise, **settings}
-        result = experiment.run(experiment.configure({**options, "settings": settings}))
+        result = simulate.run(planning.configure({**options, "settings": settings}))
         curve = [row["accuracy"] for row in RunDirectory.open(folder).metrics()]
         rows.append(
             {

@@ -14,11 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from prismfl import experiment, runtime
-from prismfl.data.partition import FEDLAP
+from prismfl import runtime
+from prismfl.data.schemes import FEDLAP
 from prismfl.methods import METHODS
 from prismfl.privacy import account
-from prismfl.transcript import RunDirectory
+from prismfl.runs import planning, records, simulate
+from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
 DATA = ("mnist", "fashion-mnist", "cifar10")
@@ -35,15 +36,15 @@ def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> 
     """One cell; goes on where an earlier call was cut off."""
     started = time.process_time()
     if (folder / "run.json").exists():
-        result = experiment.resume(folder)
+        result = simulate.resume(folder)
     else:
         options = {"data": data, "method": method, "seed": seed, "out": str(folder), "split": "fedlap", "sites": 5}
         settings = {"sigma": 1.0, "rounds": rounds, **SETTINGS[method]}
-        result = experiment.run(experiment.configure({**options, "model": "convnet:128", "settings": settings}))
+        result = simulate.run(planning.configure({**options, "model": "convnet:128", "settings": settings}))
     directory = RunDirectory.open(folder)
     stored = directory.read_json("config.json")
-    config = experiment.configure({k: v for k, v in stored.items() if k not in ("run", "created")})
-    task = experiment.task_of(config, experiment.spec_of(config), METHODS[method])
+    config = planning.configure({k: v for k, v in stored.items() if k not in ("run", "created")})
+    task = planning.task_of(config, records.spec_of(config), METHODS[method])
     costs = [
         METHODS[method].plan(METHODS[method].settings(**{**config.settings, "rounds": done}), task)
         for done in range(1, rounds + 1)

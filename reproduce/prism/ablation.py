@@ -16,13 +16,14 @@ import matplotlib
 import numpy as np
 import torch
 
-from prismfl import experiment, runtime
-from prismfl.commands.demo import COMMON, RUNS
+from prismfl import runtime
+from prismfl.cli.demo import COMMON, RUNS
 from prismfl.data import load, load_public
-from prismfl.methods import prism
+from prismfl.data.pictures import grid, save_sheet
+from prismfl.methods.prism import prism
 from prismfl.metrics.visual import compare
-from prismfl.report.pictures import grid, save_sheet
 from prismfl.rng import Key
+from prismfl.runs import planning, simulate
 
 matplotlib.use("Agg")
 HERE = Path(__file__).parent
@@ -50,7 +51,7 @@ def variants() -> list[dict[str, Any]]:
 def run(variant: dict[str, Any], seed: int) -> dict[str, Any]:
     options = {**COMMON, "method": "prism", **RUNS["prism"], **{k: v for k, v in variant.items() if k != "what"}}
     with tempfile.TemporaryDirectory() as scratch:
-        result = experiment.run(experiment.configure({**options, "seed": seed, "out": f"{scratch}/run"}))
+        result = simulate.run(planning.configure({**options, "seed": seed, "out": f"{scratch}/run"}))
         with np.load(f"{scratch}/run/gen/gen.npz") as made:
             images = torch.tensor(made["x"])
     kept = {k: getattr(result, k) for k in ("accuracy", "epsilon", "bytes_up", "seconds")}
@@ -63,7 +64,7 @@ def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dic
         return {}
     data = load("mnist-5k")
     public = load_public(options["public"], shape=(1, 28, 28), count=2000, key_seed=seed).images
-    job = experiment.task_of(experiment.configure({**options, "seed": seed}), data.spec, prism.METHOD, public)
+    job = planning.task_of(planning.configure({**options, "seed": seed}), data.spec, prism.METHOD, public)
     seeds = prism.public_seeds(job, len(images), Key.seed(seed).child("server", 0).child("images"))
     found = compare(images, private=data.x_train, held_out=data.x_test, seeds=seeds)
     if variant["what"] == "as in the demo" and seed == 0:

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from prismfl import experiment, runtime
-from prismfl.methods import prism_head
+from prismfl import runtime
+from prismfl.methods.prism import head as prism_head
+from prismfl.runs import planning, simulate
 
 HERE = Path(__file__).parent
 MNIST = {"data": "mnist", "public": "kannada+omniglot", "public_count": 8000, "model": "convnet:32"}
@@ -133,8 +134,8 @@ def main() -> None:
             started = time.time()
             with tempfile.TemporaryDirectory() as scratch:
                 folder = (args.runs or Path(scratch)) / name.replace(" ", "_")
-                config = experiment.configure({**cell, "seed": seed, "out": str(folder)})
-                result = experiment.run(config).as_dict()
+                config = planning.configure({**cell, "seed": seed, "out": str(folder)})
+                result = simulate.run(config).as_dict()
             del result["run_dir"]
             row = {
                 "name": name,

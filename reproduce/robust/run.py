@@ -19,14 +19,17 @@ from typing import Any
 
 import torch
 
-from prismfl import experiment, runtime
-from prismfl.boundary import Release
+from prismfl import runtime
+from prismfl.core.job import Job
+from prismfl.core.method import Items, State
+from prismfl.core.payloads import Payload, Weights
+from prismfl.core.release import Release
+from prismfl.core.rounds import Host, adopt_step, initial_state, receive, site_step, surviving_step
 from prismfl.data import Dataset
-from prismfl.engines.local import Outcome
 from prismfl.errors import WireError
-from prismfl.method import Items, State
-from prismfl.payloads import Payload, Weights
-from prismfl.rounds import Host, Job, adopt_step, initial_state, receive, site_step, surviving_step
+from prismfl.runs import planning, records, result, simulate
+from prismfl.runs.hosts import open_hosts
+from prismfl.transport.in_process import Outcome
 
 HERE = Path(__file__).parent
 BAD = "site-4"
@@ -123,12 +126,12 @@ class Bench:
 
     @classmethod
     def open(cls, method: str, folder: Path) -> Bench:
-        config = experiment.configure({**TASK, **RUNS[method], "method": method, "out": str(folder / "run")})
-        found, dataset = experiment.find_method(method), experiment.read_data(config)
-        settings = experiment.resolve(config, experiment.task_of(config, dataset.spec, found), found)
-        job, dataset = experiment._job("robust", config, settings, lambda line: None)
-        parts = experiment.split_records(config, dataset, job)
-        hosts, _ = experiment.open_hosts(job, config, dataset, parts, folder=folder)
+        config = planning.configure({**TASK, **RUNS[method], "method": method, "out": str(folder / "run")})
+        found, dataset = planning.find_method(method), records.read_data(config)
+        settings = planning.resolve(config, planning.task_of(config, dataset.spec, found), found)
+        job, dataset = simulate._job("robust", config, settings, lambda line: None)
+        parts = records.split_records(config, dataset, job)
+        hosts, _ = open_hosts(job, config, dataset, parts, folder=folder)
         return cls(job, hosts, dataset, {})
 
     def score(self, attack: str) -> tuple[float, list[str]]:
@@ -145,7 +148,7 @@ class Bench:
             left_out |= set(dropped)
         at_sites = job.method.model_at == "sites"
         own = {host.name: adopt_step(job, state, host) for host in self.hosts} if at_sites else {}
-        scores = experiment._scores(job, experiment.predictor(job), Outcome(state, own), self.dataset)
+        scores = simulate.scores_of(job, result.predictor(job), Outcome(state, own), self.dataset)
         return sum(scores) / len(scores), sorted(left_out)
 
     def _bytes(self, state: State, host: Host, attack: str) -> bytes:

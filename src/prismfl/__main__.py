@@ -1,5 +1,5 @@
 """`python -m prismfl` is the `prismfl` command."""
 
-from prismfl.cli import main
+from prismfl.cli.main import main
 
 main()

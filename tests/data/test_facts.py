@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from prismfl import experiment
-from prismfl.config import RunConfig
 from prismfl.data.facts import declared_facts
 from prismfl.errors import UserError
+from prismfl.runs import planning, records, simulate
+from prismfl.runs.config import RunConfig
 from tests.laws.test_neighbours import CLASSES, WRITERS, some_rows
 
 OPENED: list[str] = []
@@ -50,14 +50,14 @@ def own(tmp_path: Path, reader: str, **changes: Any) -> RunConfig:
 @pytest.mark.parametrize("reader", WRITERS)
 def test_plan_opens_no_record_and_says_what_the_run_costs(reader: str, tmp_path: Path) -> None:
     config = own(tmp_path / "data", reader, out=str(tmp_path / "run"))
-    planned: list[experiment.Plan] = []
-    experiment.plan(config)  # imports, which open files of their own
-    opened = opened_by(lambda: planned.append(experiment.plan(config)))
+    planned: list[planning.Plan] = []
+    planning.plan(config)  # imports, which open files of their own
+    opened = opened_by(lambda: planned.append(planning.plan(config)))
     assert not [name for name in opened if name.startswith(str(tmp_path)) and not name.endswith("schema.toml")]
-    read = opened_by(lambda: experiment.read_data(config))
+    read = opened_by(lambda: records.read_data(config))
     assert [name for name in read if name.startswith(str(tmp_path))], "the watch must see a record that is read"
-    assert experiment.run(config).epsilon == pytest.approx(planned[0].epsilon)
-    told, found = experiment.declared_spec(config), experiment.read_data(config).spec
+    assert simulate.run(config).epsilon == pytest.approx(planned[0].epsilon)
+    told, found = planning.declared_spec(config), records.read_data(config).spec
     assert (told.name, told.kind, told.shape, told.classes) == (found.name, found.kind, found.shape, found.classes)
 
 
@@ -80,15 +80,15 @@ def test_folder_names_declare_the_classes(tmp_path: Path) -> None:
 def test_plan_asks_for_what_is_not_declared(reader: str, left_out: str, message: str, tmp_path: Path) -> None:
     config = own(tmp_path, reader).model_copy(update={left_out: None})
     with pytest.raises(UserError, match=message) as error:
-        experiment.plan(config)
+        planning.plan(config)
     assert "\n" not in str(error.value)
     if reader == "folder":
-        assert experiment.spec_of(config).shape == (1, 8, 8)  # a run may take it from the files
+        assert records.spec_of(config).shape == (1, 8, 8)  # a run may take it from the files
 
 
 def test_what_is_declared_must_be_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Expected images of shape \(1, 9, 9\) in .* as declared, got \(1, 8, 8\)"):
-        experiment.read_data(own(tmp_path, "npz", image_size=9))
+        records.read_data(own(tmp_path, "npz", image_size=9))
     with pytest.raises(UserError, match="Expected a folder"):
         declared_facts(tmp_path / "t.txt")
 
@@ -97,12 +97,12 @@ def test_the_unit_of_the_schema_is_the_unit(tmp_path: Path) -> None:
     config = own(tmp_path, "csv")
     schema = tmp_path / "schema.toml"
     schema.write_text("unit = 'patient'\n" + schema.read_text())
-    assert experiment.declared_spec(config).unit == experiment.read_data(config).spec.unit == "patient"
-    assert experiment.read_data(config).unit_train is not None
+    assert planning.declared_spec(config).unit == records.read_data(config).spec.unit == "patient"
+    assert records.read_data(config).unit_train is not None
 
 
 def test_nothing_is_held_out_where_the_caller_says_so(tmp_path: Path) -> None:
     config = own(tmp_path, "folder")
-    whole, most = experiment.read_data(config, held_out=False), experiment.read_data(config)
+    whole, most = records.read_data(config, held_out=False), records.read_data(config)
     assert (len(whole.y_train), len(whole.y_test)) == (60, 0)
     assert 0 < len(most.y_test) < 30

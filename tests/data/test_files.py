@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
+from prismfl.core.payloads import Weights
 from prismfl.data import Column, Schema, load_path
 from prismfl.errors import UserError
 from prismfl.metrics.utility import accuracy
-from prismfl.payloads import Weights
 
 SCHEMA = Schema(
     columns=(Column("age", min=0, max=100), Column("sex", type="binary", categories=("f", "m"))),

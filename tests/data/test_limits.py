@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismfl.commands.schema_draft import load_columns
 from prismfl.data import Column, Schema, load_path
 from prismfl.data.archive import read_members
 from prismfl.data.columns import MOST_COLUMNS, read_csv, read_parquet
+from prismfl.data.schema_draft import load_columns
+from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
-from prismfl.files import read_regular
+from prismfl.files.bounded import read_regular
 
 SCHEMA = Schema((Column("a", min=0, max=1),), "y", ("0", "1"))
 
@@ -88,7 +89,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(kind: str, name: str
         path.symlink_to("/dev/zero")
     else:
         path.mkdir()
-    for read in (lambda: read_regular(path, limit=10), lambda: Schema.load(path), lambda: load_columns(path)):
+    for read in (lambda: read_regular(path, limit=10), lambda: read_schema(path), lambda: load_columns(path)):
         with pytest.raises(UserError, match=r"Expected a (regular file|\.csv)"):
             read()
     if kind != "folder" and name != "schema.toml":
@@ -156,7 +157,7 @@ def test_parquet_is_bounded(tmp_path: Path) -> None:
 def test_schema_files_are_bounded(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=message) as error:
-        Schema.load(tmp_path / name)
+        read_schema(tmp_path / name)
     assert "\n" not in str(error.value)
 
 

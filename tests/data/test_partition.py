@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from prismfl.data import parse_split, partition, plot, summary
-from prismfl.data.partition import FEDLAP
+from prismfl.data.schemes import FEDLAP
 from prismfl.errors import UserError
 
 Y = np.random.default_rng(0).integers(0, 10, 1000)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from prismfl.audit import hostile
-from prismfl.audit.hostile import ATTACKS, audit_hostile, audited
-from prismfl.audit.hostile_site import Bench
-from prismfl.cli import app
-from prismfl.federation import policy
+from prismfl.adversary.audits import hostile
+from prismfl.adversary.audits.hostile import ATTACKS, audit_hostile, audited
+from prismfl.adversary.audits.hostile_site import Bench
+from prismfl.cli.main import app
 from prismfl.methods import METHODS
+from prismfl.site import policy
 
 QUICK = ("rounds", "limits")
 
@@ -45,7 +45,6 @@ def test_nor_from_the_updates_of_clients(attack: str) -> None:
 @pytest.mark.parametrize("attack", ["facts", "codes"])
 def test_nor_from_a_table(attack: str) -> None:
     held("3dgl", attack, kind="table")
-
 
 
 @pytest.mark.parametrize("method", ["dp-fedavg", "ldp-fedsgd"])

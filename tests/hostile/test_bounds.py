@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from prismfl.federation import apps
+from prismfl.site import app as apps
 
 MEMORY = """
-from prismfl.federation.apps import bound
+from prismfl.site.app import bound
 bound(1.0, 60.0)
 try:
     held = bytearray(2 * 2**30)
@@ -19,7 +19,7 @@ except MemoryError:
     print("refused")
 """
 SECONDS = """
-from prismfl.federation.apps import bound
+from prismfl.site.app import bound
 bound(8.0, 1.0)
 while True:
     pass

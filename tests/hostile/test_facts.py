@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prismfl.errors import UserError
-from prismfl.federation import site_data
-from prismfl.federation.site_config import SiteConfig
-from prismfl.federation.site_data import SiteData
+from prismfl.site import data as site_data
+from prismfl.site.config import SiteConfig
+from prismfl.site.data import SiteData
 from tests.data.test_facts import opened_by
 from tests.hostile.bad_records import BY_KIND, CASES, CLASSES, GOOD, SCHEMA, csv_with, facts_for
 

@@ -13,24 +13,26 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from prismfl.boundary import PrivateRecords, Release
-from prismfl.cli import app
+from prismfl.cli.main import app
+from prismfl.core.door import PrivateRecords
+from prismfl.core.job import Job
+from prismfl.core.payloads import JsonDict, Weights, encode
+from prismfl.core.release import Release
+from prismfl.core.rounds import initial_state
 from prismfl.data import load
 from prismfl.data.folders import open_picture
-from prismfl.engines.remote import Answer, Request
-from prismfl.federation import policy, site_data
-from prismfl.federation.description import describe, digest_of, job_of
-from prismfl.federation.egress import Approvals
-from prismfl.federation.office import Office
-from prismfl.federation.serving import declared
-from prismfl.federation.site_config import ledger_of
+from prismfl.data.pictures import save_sheet
 from prismfl.methods import METHODS
-from prismfl.payloads import JsonDict, Weights, encode
 from prismfl.privacy import account
-from prismfl.privacy.ledger import Ledger
-from prismfl.report.pictures import save_sheet
-from prismfl.rounds import Job, initial_state
-from tests.federation.folders import NAMES, make_site, run_config
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs.description import declared, describe, digest_of, job_of
+from prismfl.site import data as site_data
+from prismfl.site import policy
+from prismfl.site.config import ledger_of
+from prismfl.site.egress import Approvals
+from prismfl.site.office import Office
+from prismfl.transport.conductor import Answer, Request
+from tests.site.folders import NAMES, make_site, run_config
 
 REFUSED = Answer("code", code="refused", site="north")
 EMPTY = encode({}, {"round": 0, "phase": "train"})
@@ -411,7 +413,8 @@ def test_types_of_the_state_are_no_oracle_for_an_empty_batch(tmp_path: Path) -> 
 
 
 def test_what_fails_for_a_record_fails_without_one() -> None:
-    from prismfl.boundary import Loss, Records
+    from prismfl.core.records import Records
+    from prismfl.kernels.loss import Loss
     from prismfl.rng import Key
 
     def picky(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

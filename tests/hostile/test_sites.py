@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 import torch
 
-from prismfl.boundary import Release
-from prismfl.engines import local
-from prismfl.engines.faults import faults
+from prismfl.core.job import Job
+from prismfl.core.method import Items, State
+from prismfl.core.payloads import Payload, SyntheticSet, encode
+from prismfl.core.release import Release
+from prismfl.core.rounds import initial_state, receive, server_step, site_step
 from prismfl.errors import UserError, WireError
-from prismfl.method import Items, State
-from prismfl.methods import METHODS, dp_feta, image_exchange, prism_head
-from prismfl.models import generators, robust
-from prismfl.payloads import Payload, SyntheticSet, encode
-from prismfl.rounds import Job, initial_state, receive, server_step, site_step
-from prismfl.transcript import RunDirectory
+from prismfl.methods import METHODS, robust
+from prismfl.methods.generators import dp_feta
+from prismfl.methods.generators import images as generators
+from prismfl.methods.landscape import image_exchange
+from prismfl.methods.prism import head as prism_head
+from prismfl.runs.directory import RunDirectory
+from prismfl.transport import in_process as local
+from prismfl.transport.faults import faults
 from tests.laws.world import CLASSES, RECORDS, make_job, make_world, some_records
 
 SITES = tuple(f"site-{i}" for i in range(5))

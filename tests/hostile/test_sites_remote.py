@@ -13,16 +13,16 @@ import torch
 pytest.importorskip("flwr")
 from flwr.app import Message
 
-from prismfl.boundary import Release
-from prismfl.engines import flower
-from prismfl.engines.inbox import Inbox
-from prismfl.engines.remote import faults
-from prismfl.federation import serving
-from prismfl.method import Items, State
+from prismfl.core.method import Items, State
+from prismfl.core.payloads import Weights
+from prismfl.core.release import Release
 from prismfl.methods import METHODS
-from prismfl.payloads import Weights
-from tests.engines.grid import OneProcessGrid
-from tests.engines.test_flower import federation, serve
+from prismfl.server import serving
+from prismfl.transport.conductor import faults
+from prismfl.transport.flower import adapter as flower
+from prismfl.transport.inbox import Inbox
+from tests.transport.grid import OneProcessGrid
+from tests.transport.test_flower import federation, serve
 
 Forge = Callable[[torch.Tensor], torch.Tensor]
 FORGED: dict[str, Forge] = {

@@ -15,24 +15,28 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from prismfl import secure
-from prismfl.boundary import Records, Release
-from prismfl.engines.remote import Request
+from prismfl.core import rounds
+from prismfl.core.job import Job
+from prismfl.core.method import DPSettings, State
+from prismfl.core.payloads import encode
+from prismfl.core.records import Records
+from prismfl.core.release import Release
+from prismfl.core.rounds import Host
 from prismfl.errors import BoundaryError, BudgetError, PrismError, UserError, WireError
-from prismfl.federation import serving
-from prismfl.federation.description import describe, digest_of
-from prismfl.federation.keys import peer_keys
-from prismfl.federation.office import Office
-from prismfl.method import DPSettings, State
-from prismfl.payloads import encode
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
-from prismfl.privacy.masking import Vector, agree
-from prismfl.privacy.roster import Roster, RosterError
-from prismfl.privacy.secure_sum import Collector, Party, PublicKeys, Rules, Secrecy, pair_mask
-from prismfl.rounds import Host, Job
-from tests.engines.test_secure_rounds import histogram_job, offices, records_of, secure_config
-from tests.federation.folders import NAMES
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.shares import Rules, Secrecy
+from prismfl.runs.description import declared, describe, digest_of
+from prismfl.secure import protocol as secure
+from prismfl.secure.masking import Vector, agree
+from prismfl.secure.roster import Roster, RosterError
+from prismfl.secure.sums import Collector, Party, PublicKeys, pair_mask
+from prismfl.server import serving
+from prismfl.site.keys import peer_keys
+from prismfl.site.office import Office
+from prismfl.transport.conductor import Request
+from tests.secure.test_protocol import histogram_job, offices, records_of, secure_config
+from tests.site.folders import NAMES
 
 ABCDE = ("a", "b", "c", "d", "e")
 START = State(0, {})
@@ -46,20 +50,22 @@ class Town:
         self.job, self.folder = job, folder
         self.signers = {name: Ed25519PrivateKey.generate() for name in known}
         peers = {name: key.public_key() for name, key in self.signers.items()}
-        self.hosts = {}
+        self.hosts, self.rosters = {}, {}
         for name in known:
             ledger = Ledger.open(folder / f"{name}.sqlite")
             dataset = ledger.dataset(name, records=[name.encode()])
             ledger.reserve(job.run, dataset, job.site_plan())
-            roster = Roster(name, self.signers[name], peers, job.digest, honest=honest or len(known))
-            self.hosts[name] = Host(name, self.records(name), ledger, dataset, folder / name, final=True, roster=roster)
+            self.rosters[name] = Roster(name, self.signers[name], peers, job.digest, honest=honest or len(known))
+            self.hosts[name] = Host(name, self.records(name), ledger, dataset, folder / name, final=True)
 
     def records(self, name: str) -> Any:
         return lambda: records_of(name)
 
     def ask(self, site: str, turn: str, told: Told | str = "", *, job: Job | None = None, round: int = 0) -> Any:
         words = told if isinstance(told, str) else json.dumps(told)
-        raw = secure.site_turn(job or self.job, State(round, {}), self.hosts[site], turn=turn, told=words)
+        raw = secure.site_turn(
+            job or self.job, State(round, {}), self.hosts[site], self.rosters[site], turn=turn, told=words
+        )
         return raw if turn == "numbers" else json.loads(raw)
 
     def keys(self, sites: Sequence[str] = ABCDE, **what: Any) -> dict[str, dict[str, str]]:
@@ -81,9 +87,7 @@ class Town:
         return {site: self.ask(site, "sent", {"sent": sent})["signature"] for site in sites}
 
     def rules(self, round: int = 0) -> Rules:
-        roster = self.hosts["a"].roster
-        assert roster is not None
-        return roster.bind(self.job.sum_rules(round))
+        return self.rosters["a"].bind(self.job.sum_rules(round))
 
     def restart(self, site: str) -> None:
         """The site's process ends and another one begins: nothing is left but what is on the disk."""
@@ -100,7 +104,7 @@ def town(folder: Path, secrecy: Secrecy | None = None, *, sigma: float = 1.0, **
 
 
 def vector(raw: bytes) -> Vector:
-    values = Release.decode(raw).items[secure.ITEM].tensors[secure.ITEM].numpy()
+    values = Release.decode(raw).items[rounds.MASKED].tensors[rounds.MASKED].numpy()
     return values.view(np.uint64)
 
 
@@ -123,14 +127,14 @@ def test_invented_sites_are_refused_before_anything_is_read_or_charged(tmp_path:
     assert there.charges("a") == 0
     assert not (there.hosts["a"].folder / "secure").exists()
     with pytest.raises(BoundaryError, match="holds none"):
-        secure.site_turn(there.job, START, replace(there.hosts["a"], roster=None), turn="keys")
+        secure.site_turn(there.job, START, there.hosts["a"], None, turn="keys")
 
 
 @pytest.mark.parametrize("name", ["North", "NORTH", "n\u043erth", "north ", "north\u200b", "north\0", "x" * 1000, 7])
 def test_an_office_knows_no_site_but_those_in_its_folder(tmp_path: Path, name: Any) -> None:
     office = offices(tmp_path, "prism-head")[0]
     config = secure_config("prism-head", quorum=3)
-    honest = describe(config, serving.declared(config)[0], NAMES)
+    honest = describe(config, declared(config)[0], NAMES)
     body = {**honest, "sites": [*NAMES, name]}
     lie = {**body, "digest": digest_of(body), "run": digest_of(body)[:16]}
     state = encode({}, {"round": 0, "phase": "train"})
@@ -145,7 +149,7 @@ def test_an_office_refuses_the_crowd_with_one_word(tmp_path: Path) -> None:
     office = offices(tmp_path, "prism-head")[0]
     crowd = ["north", *(f"invented-{i}" for i in range(400))]
     config = secure_config("prism-head", quorum=401)
-    lie = describe(config, serving.declared(config)[0], crowd)
+    lie = describe(config, declared(config)[0], crowd)
     assert office.answer(Request("hello", lie)).code == "sum-refused"
     assert not (office.folder / "ledger.sqlite").exists()
     assert "get their keys/sign.pub from themselves" in (office.folder / "site.log").read_text()
@@ -157,8 +161,7 @@ def test_a_folder_of_keys_holds_each_site_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="site name"):
         peer_keys(office.folder)
     there = town(tmp_path)
-    roster = there.hosts["a"].roster
-    assert roster is not None
+    roster = there.rosters["a"]
     twins = replace(roster, peers={**roster.peers, "c": roster.peers["b"]})
     with pytest.raises(RosterError, match="two sites that have one key"):
         twins.admit(there.rules())
@@ -330,8 +333,7 @@ def test_sites_that_were_told_different_things_cannot_be_combined(tmp_path: Path
     keys = {**there.keys(("a", "c", "d")), **there.keys(("b",), job=second)}
     with pytest.raises(WireError, match="not signed by it for this sum"):
         there.ask("a", "letters", keys)
-    roster = there.hosts["a"].roster
-    assert roster is not None
+    roster = there.rosters["a"]
     mine, theirs = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     masks = [
         pair_mask(roster.bind(job.sum_rules(0)), mine, theirs.public_key().public_bytes_raw(), me="a", other="b")
@@ -343,9 +345,7 @@ def test_sites_that_were_told_different_things_cannot_be_combined(tmp_path: Path
 def test_what_was_said_in_another_round_or_run_does_not_count(tmp_path: Path) -> None:
     there = town(tmp_path)
     job = replace(there.job, settings=DPSettings(sigma=1.0, rounds=2))
-    for host in there.hosts.values():
-        assert host.roster is not None
-        host.roster = replace(host.roster, config=job.digest)
+    there.rosters = {name: replace(roster, config=job.digest) for name, roster in there.rosters.items()}
     there.job = job
     keys = there.keys()
     later = there.keys(round=1)
@@ -386,8 +386,7 @@ def test_points_that_give_everybody_the_same_key_are_refused(tmp_path: Path, poi
     there = town(tmp_path)
     keys, rules = there.keys(), there.rules()
     pair = {"mask": keys["b"]["mask"], "letter": raw.hex()}
-    roster = there.hosts["b"].roster
-    assert roster is not None
+    roster = there.rosters["b"]
     with pytest.raises(WireError, match="not a point"):
         there.ask("a", "letters", {**keys, "b": {**pair, "signature": roster.sign(rules, "keys", pair).hex()}})
 
@@ -548,7 +547,7 @@ def test_an_office_never_answers_for_two_lists(tmp_path: Path) -> None:
     """The whole way, over the office: codes and bytes alone."""
     sites = dict(zip(NAMES, offices(tmp_path, "prism-head")))
     config = secure_config("prism-head")
-    description = describe(config, serving.declared(config)[0], NAMES)
+    description = describe(config, declared(config)[0], NAMES)
     state = encode({}, {"round": 0, "phase": "train"})
 
     def ask(office: Office, turn: str, told: str = "") -> Any:

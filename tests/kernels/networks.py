@@ -8,12 +8,12 @@ from typing import cast
 
 import torch
 
-from prismfl.boundary import Loss
-from prismfl.methods import fedem
-from prismfl.methods.fedem_dp import Config, PerturbedLoss
-from prismfl.models import beta_vae, diffusion, gan, siamese, unet
-from prismfl.models.classifier import build, cross_entropy_of_one
-from prismfl.models.columns import Columns
+from prismfl.kernels.loss import Loss
+from prismfl.methods.gradients import fedem
+from prismfl.methods.gradients.fedem_dp import Config, PerturbedLoss
+from prismfl.nets import beta_vae, diffusion, gan, siamese, unet
+from prismfl.nets.classifier import build, cross_entropy_of_one
+from prismfl.nets.columns import Columns
 from prismfl.rng import Key
 
 Params = dict[str, torch.Tensor]

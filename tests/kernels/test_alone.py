@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismfl.privacy import mechanisms as m
+from prismfl.kernels import clipped_gradients, per_record
 from tests.kernels.networks import NETWORKS, Batch, Network, Params
 
 COUNT = 23
 
 
 def total(network: Network, params: Params, batch: Batch, *, reference: bool = False) -> torch.Tensor:
-    sums = m.clipped_gradient_sum(
+    sums = clipped_gradients.clipped_gradient_sum(
         network.loss, params, batch=batch, clip=1.0, expected=float(COUNT), reference=reference
     )
     return torch.cat([g.flatten() for g in sums.values()])
@@ -47,12 +47,12 @@ def test_wild_weights_are_computed_one_record_at_a_time() -> None:
 @pytest.mark.parametrize("realised", [1, 15, 16, 17, 40])
 def test_a_block_has_its_size_from_public_numbers(realised: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made, seen = NETWORKS["mlp"](), []
-    gradients = m.per_record._gradients
+    gradients = per_record._gradients
 
     def noted(layers: object, criterion: object, *, params: Params, batch: Batch) -> object:
         seen.append(len(batch[0]))
         return gradients(layers, criterion, params=params, batch=batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(m.per_record, "_gradients", noted)
+    monkeypatch.setattr(per_record, "_gradients", noted)
     total(made, made.params, made.batch(realised))
     assert set(seen) == {32}

@@ -16,9 +16,10 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from prismfl.boundary import Loss
+from prismfl.kernels import clipped_gradients
+from prismfl.kernels.layer_gradients import squared_norms
+from prismfl.kernels.loss import Loss
 from prismfl.privacy import mechanisms as m
-from prismfl.privacy.layer_gradients import squared_norms
 from tests.kernels.networks import NETWORKS, Batch, Network, Params
 
 LAW = 1.0 + 1e-5
@@ -30,7 +31,7 @@ def flat(sums: Params) -> torch.Tensor:
 
 
 def clipped(network: Network, params: Params, batch: Batch, clip: float) -> torch.Tensor:
-    return flat(m.clipped_gradient_sum(network.loss, params, batch=batch, clip=clip))
+    return flat(clipped_gradients.clipped_gradient_sum(network.loss, params, batch=batch, clip=clip))
 
 
 def influence(network: Network, params: Params, x: torch.Tensor, clip: float, places: tuple[int, ...]) -> float:
@@ -221,5 +222,5 @@ def test_a_unit_whose_sum_leaves_float32_still_counts_for_the_clip() -> None:
     network, x = linear(3e38, 1.0)
     batch = x.expand(6, -1), torch.zeros(6, dtype=torch.int64)
     unit = torch.tensor([0, 0, 0, 0, 1, 1])
-    sums = m.clipped_gradient_sum(network.loss, network.params, batch=batch, clip=0.5, unit=unit)
+    sums = clipped_gradients.clipped_gradient_sum(network.loss, network.params, batch=batch, clip=0.5, unit=unit)
     assert 0.9 < float(flat(sums).norm()) <= LAW

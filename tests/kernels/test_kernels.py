@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.federation.description import job_of
-from prismfl.privacy import mechanisms, per_record
-from prismfl.privacy.mechanisms import clipped_gradient_sum
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
+from prismfl.core.rounds import initial_state, site_step
+from prismfl.kernels import clipped_gradients, per_record
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.rng import Key
-from prismfl.rounds import initial_state, site_step
-from tests.federation.folders import make_site
-from tests.federation.test_office import description
+from prismfl.runs.description import job_of
 from tests.kernels.networks import CLASSES, NETWORKS
 from tests.laws.world import make_job, make_world
+from tests.site.folders import make_site
+from tests.site.test_office import description
 
 FAST = {name for name in NETWORKS if name.endswith(("convnet", "lenet", "mlp", "logreg", "discriminator"))}
 
@@ -56,7 +57,7 @@ def test_bounds_that_float32_cannot_hold_go_by_the_reference(clip: float) -> Non
     plain = flat(clipped_gradient_sum(network.loss, network.params, batch=network.batch(4), clip=clip, reference=True))
     assert torch.equal(got, plain)
     assert not torch.equal(got, torch.zeros_like(got))
-    assert clip < mechanisms.SMALL or clip > mechanisms.LARGE
+    assert clip < clipped_gradients.SMALL or clip > clipped_gradients.LARGE
 
 
 def no_kernel_behind_a_door_that_demands_the_reference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

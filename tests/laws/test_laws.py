@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import Records
+from prismfl.core.records import Records
 from prismfl.errors import BoundaryError, BudgetError
 from prismfl.methods import METHODS
 from prismfl.privacy import account
@@ -103,7 +103,7 @@ def test_6_over_budget_is_refused_before_anything_leaves(name: str, tmp_path: Pa
     with pytest.raises(BudgetError):
         make_world(job, tmp_path, cap=cap)
     file = tmp_path / ("hub.sqlite" if METHODS[name].guarantee == "client" else "site-0.sqlite")
-    from prismfl.privacy.ledger import Ledger
+    from prismfl.privacy.ledger.book import Ledger
 
     ledger = Ledger.open(file)
     assert ledger.charges() == []
@@ -193,10 +193,10 @@ def test_9_without_noise_the_data_shows_and_the_guarantee_is_gone(name: str, tmp
 
 def test_9_dp_fedavg_without_noise_and_clip_is_gradient_descent(tmp_path: Path) -> None:
     """Sigma 0 and no clip: the same as plain full-batch descent on the exact records."""
-    from prismfl.models.classifier import build
-    from prismfl.models.training import descend
+    from prismfl.core.rounds import initial_state
+    from prismfl.nets.classifier import build
+    from prismfl.nets.training import descend
     from prismfl.rng import Key
-    from prismfl.rounds import initial_state
 
     job = make_job("dp-fedavg", sigma=0.0, settings={"clip": float("inf"), "batch": RECORDS, "lr": 0.1, "rounds": 1})
     world = make_world(job, tmp_path)

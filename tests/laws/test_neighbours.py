@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismfl.config import RunConfig
 from prismfl.data import load_path
-from prismfl.experiment import read_data, split_records
+from prismfl.runs.config import RunConfig
+from prismfl.runs.records import read_data, split_records
 from tests.laws.world import make_job
 
 CLASSES = tuple("abcdefghij")

@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl import boundary
-from prismfl.boundary import Records
-from prismfl.method import State
+from prismfl.core import door
+from prismfl.core.job import Job
+from prismfl.core.method import State
+from prismfl.core.records import Records
+from prismfl.core.rounds import initial_state, receive, server_step, site_step
+from prismfl.kernels import clipped_gradients
 from prismfl.methods import METHODS
 from prismfl.privacy import mechanisms
-from prismfl.rounds import Job, initial_state, receive, server_step, site_step
 from tests.laws.world import AT_SITE, RECORDS, make_job, make_world, some_records
 
 SLACK = 1 + 1e-5
@@ -66,9 +68,9 @@ class Spy:
 
         patch.setattr(mechanisms, "add_noise", spying)
         # Few records at a time: taking one out moves all later ones to other blocks, which may change nothing.
-        patch.setattr(boundary, "CHUNK", 10)
-        patch.setattr(mechanisms, "MAX_CHUNK", 10)
-        patch.setattr(mechanisms, "MIN_CHUNK", 10)
+        patch.setattr(door, "CHUNK", 10)
+        patch.setattr(clipped_gradients, "MAX_CHUNK", 10)
+        patch.setattr(clipped_gradients, "MIN_CHUNK", 10)
 
 
 World = tuple[Spy, list[str]]

@@ -9,14 +9,17 @@ from typing import Any
 
 import torch
 
-from prismfl.boundary import Records, Release
-from prismfl.method import Method, State, Task
+from prismfl.core.job import Job
+from prismfl.core.method import Method, State
+from prismfl.core.payloads import Items, decode, encode
+from prismfl.core.records import Records
+from prismfl.core.release import Release
+from prismfl.core.rounds import Host, Hub, adopt_step, initial_state, receive, server_step, site_step
+from prismfl.core.task import Task
 from prismfl.methods import METHODS
-from prismfl.payloads import Items, decode, encode
-from prismfl.privacy.admission import Cap
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Host, Hub, Job, adopt_step, initial_state, receive, server_step, site_step
+from prismfl.privacy.ledger.admission import Cap
+from prismfl.privacy.ledger.book import Ledger
 
 CLASSES = 3
 RECORDS = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismfl.boundary import Records
+from prismfl.core.records import Records
 from prismfl.privacy import mechanisms
 
 CASES = ["first record", "middle record", "last record", "only record of a class", "a class that stays empty"]

@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
+from prismfl.core.door import PrivateRecords
+from prismfl.core.payloads import SyntheticSet
+from prismfl.core.records import Records
+from prismfl.core.rounds import Host, initial_state, receive, server_step, site_step
+from prismfl.core.task import Task
 from prismfl.errors import UserError, WireError
-from prismfl.method import Task
-from prismfl.methods import METHODS, dp_feta, threedgl
-from prismfl.models import diffusion, generators
-from prismfl.models.central import Central
-from prismfl.models.diffusion import Learner, Sampler
-from prismfl.models.unet import Shape
-from prismfl.payloads import SyntheticSet
-from prismfl.privacy import account, mechanisms
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
+from prismfl.methods import METHODS
+from prismfl.methods.generators import dp_feta, threedgl
+from prismfl.methods.generators import images as generators
+from prismfl.methods.generators.central import Central
+from prismfl.nets import diffusion
+from prismfl.nets.diffusion import Learner, Sampler
+from prismfl.nets.unet import Shape
+from prismfl.privacy import account
 from prismfl.rng import Key
-from prismfl.rounds import Host, initial_state, receive, server_step, site_step
 from tests.laws.world import make_job, make_world, some_records
 from tests.methods.record_play import CASES, neighbours, watch_noise
 
@@ -114,7 +118,7 @@ def test_noise_draws_are_averaged_inside_the_record_gradient() -> None:
     z = torch.randn(3, diffusion.normals((1, 8, 8), 4), generator=Key.seed(2).torch())
     sigma, noise = diffusion.noise_draws(z, (1, 8, 8))
     clip = 0.01
-    found = mechanisms.clipped_gradient_sum(loss, params, batch=(records.x, records.y, z), clip=clip)
+    found = clipped_gradient_sum(loss, params, batch=(records.x, records.y, z), clip=clip)
     total = torch.zeros(sum(p.numel() for p in params.values()), dtype=torch.float64)
     for i in range(3):
         singles = []

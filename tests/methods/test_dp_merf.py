@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.method import Site, Task
-from prismfl.methods import dp_merf
-from prismfl.models import gan, merf
-from prismfl.models.diffusion import Learner
-from prismfl.privacy import mechanisms
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site
+from prismfl.core.records import Records
+from prismfl.core.task import Task
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
+from prismfl.methods.generators import dp_merf
+from prismfl.nets import gan, merf
+from prismfl.nets.diffusion import Learner
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records
 from tests.methods.record_play import CASES, neighbours, watch_noise
@@ -90,7 +92,7 @@ def test_the_discriminator_learns_from_records_through_the_fast_path() -> None:
     judge = gan.build_discriminator((1, 8, 8), 3, width=2, key=Key.seed(0))
     params = {k: p.detach() for k, p in judge.named_parameters()}
     records = some_records(6, seed=0)
-    found = mechanisms.clipped_gradient_sum(gan.real_loss(judge), params, batch=(records.x, records.y), clip=1e6)
+    found = clipped_gradient_sum(gan.real_loss(judge), params, batch=(records.x, records.y), clip=1e6)
     leaves = {k: p.clone().requires_grad_() for k, p in params.items()}
     loss = torch.nn.functional.softplus(-gan.scores(judge, leaves, records.x, records.y)).sum()
     for name, g in zip(leaves, torch.autograd.grad(loss, list(leaves.values()))):

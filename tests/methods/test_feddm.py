@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site, State
+from prismfl.core.records import Records
+from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.experiment import configure
-from prismfl.method import Site, State, Task
-from prismfl.methods import METHODS, dsc, fedavg, feddm, psg
-from prismfl.models.classifier import build
+from prismfl.methods import METHODS
+from prismfl.methods.averaging import fedavg
+from prismfl.methods.landscape import dsc, feddm, psg
+from prismfl.nets.classifier import build
 from prismfl.rng import Key
+from prismfl.runs.planning import configure
 from tests.laws.world import make_job, make_world, some_records
 
 KEY = Key.seed(6)

@@ -4,17 +4,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.config import RunConfig
+from prismfl.core.door import PrivateRecords
+from prismfl.core.job import Job
+from prismfl.core.method import Settings, Site, State
+from prismfl.core.payloads import Statistics
+from prismfl.core.records import Records
+from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.experiment import plan
-from prismfl.method import Settings, Site, State, Task
-from prismfl.methods import METHODS, fedem, fedsgd, noisy_sgd
-from prismfl.models.classifier import build
-from prismfl.payloads import Statistics
+from prismfl.methods import METHODS
+from prismfl.methods.gradients import fedem, fedsgd, noisy_sgd
+from prismfl.nets.classifier import build
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
-from prismfl.rounds import Job
+from prismfl.runs.config import RunConfig
+from prismfl.runs.planning import plan
 
 SHAPE, PIXEL = (1, 8, 8), 1 / 255
 TASK = Task("digits", SHAPE, tuple("0123456789"), ("a", "b"), 40, "mlp:16")

@@ -10,19 +10,22 @@ from typing import Any
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.config import RunConfig
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site, State
+from prismfl.core.payloads import Statistics, SyntheticSet
+from prismfl.core.records import Records
+from prismfl.core.task import Task
 from prismfl.errors import BoundaryError, UserError
-from prismfl.experiment import configure, plan
-from prismfl.method import Site, State, Task
-from prismfl.methods import METHODS, fedlap, fedlap_dp, image_exchange
-from prismfl.models import siamese
-from prismfl.models.classifier import Params, build
-from prismfl.models.landscape import Criterion, Matcher, Schedule, approximate, audible, walk
-from prismfl.payloads import Statistics, SyntheticSet
+from prismfl.methods import METHODS
+from prismfl.methods.landscape import fedlap, fedlap_dp, image_exchange
+from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, audible, walk
+from prismfl.nets import siamese
+from prismfl.nets.classifier import Params, build
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
+from prismfl.runs.config import RunConfig
+from prismfl.runs.planning import configure, plan
 from tests.laws.world import make_job, make_world, some_records
 
 KEY = Key.seed(4)

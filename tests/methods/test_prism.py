@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.method import Site, Task
-from prismfl.methods import prism, prism_head, prism_local
-from prismfl.models.matching import match_images, moment_gap
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site
+from prismfl.core.records import Records
+from prismfl.core.task import Task
+from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import local as prism_local
+from prismfl.methods.prism import prism
+from prismfl.nets.matching import match_images, moment_gap
 from prismfl.privacy import account
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records

@@ -10,13 +10,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from prismfl.boundary import PrivateRecords, Records, Release, make_release
+from prismfl.core.door import PrivateRecords
+from prismfl.core.method import OwnSite, Site, State
+from prismfl.core.records import Records
+from prismfl.core.release import Release, make_release
+from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.method import OwnSite, Site, State, Task
-from prismfl.methods import threedgl
-from prismfl.methods.ddp_vae import DDPVAE
-from prismfl.methods.threedgl import Config
-from prismfl.models.beta_vae import Decoder
+from prismfl.methods.generators import threedgl
+from prismfl.methods.generators.ddp_vae import DDPVAE
+from prismfl.methods.generators.threedgl import Config
+from prismfl.nets.beta_vae import Decoder
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key

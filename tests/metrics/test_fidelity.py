@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from prismfl.core.payloads import SyntheticSet
 from prismfl.errors import UserError
 from prismfl.metrics.fidelity import Features, choose_by_synthetic, fidelity, frechet, learn_features
-from prismfl.models.classifier import build
-from prismfl.payloads import SyntheticSet
+from prismfl.nets.classifier import build
 from prismfl.rng import Key
 from tests.laws.world import some_records
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from prismfl.metrics.leakage import feature_mse, label_recovery, leakage, match, mse, psnr, ssim
-from prismfl.models.classifier import build
+from prismfl.nets.classifier import build
 from prismfl.rng import Key
 
 

@@ -10,30 +10,34 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismfl import boundary, experiment, rounds
-from prismfl.audit.one_run import audit_method
-from prismfl.audit.steps import audit_steps
-from prismfl.boundary import PrivateRecords, PrivateSum
-from prismfl.config import RunConfig
+from prismfl.adversary.audits.one_run import audit_method
+from prismfl.adversary.audits.steps import audit_steps
+from prismfl.core import release, rounds
+from prismfl.core.door import PrivateRecords
+from prismfl.core.hub import PrivateSum
+from prismfl.core.rounds import initial_state, site_step
 from prismfl.data import schema
 from prismfl.errors import UserError
-from prismfl.federation.office import Office
-from prismfl.methods import METHODS, dp_fedavg
+from prismfl.kernels import loss
+from prismfl.methods import METHODS
+from prismfl.methods.averaging import dp_fedavg
 from prismfl.privacy import account, mechanisms
-from prismfl.privacy.chain import Chain
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.ledger.chain import Chain
 from prismfl.rng import Key, NoiseStream
-from prismfl.rounds import initial_state, site_step
-from tests import test_boundary as door_tests
+from prismfl.runs import planning, result, simulate
+from prismfl.runs.config import RunConfig
+from prismfl.site.office import Office
+from tests.core import test_door as door_tests
 from tests.data import test_schema as schema_tests
-from tests.federation import test_office as office_tests
 from tests.laws import test_laws as laws
 from tests.laws.world import make_job, make_world
 from tests.mutations.planting import Bug, Check
 from tests.privacy import test_account as account_tests
 from tests.privacy import test_ledger as ledger_tests
 from tests.privacy import test_mechanisms as mechanism_tests
+from tests.site import test_office as office_tests
 
 SMALL = ("dp-fedavg",)
 
@@ -77,7 +81,7 @@ def total_epsilon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         out=str(folder / "run"),
         settings={"rounds": 3, "steps": 2, "batch": 32},
     )
-    planned, done = experiment.plan(config), experiment.run(config)
+    planned, done = planning.plan(config), simulate.run(config)
     assert planned.epsilon is not None
     assert done.epsilon is not None
     assert 0.9 * 3.0 <= planned.epsilon <= 3.0
@@ -126,7 +130,7 @@ def patient(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_norm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="mixes records"):
-        boundary.refuse_cross_record_layers(torch.nn.Sequential(torch.nn.BatchNorm1d(4)))
+        loss.refuse_cross_record_layers(torch.nn.Sequential(torch.nn.BatchNorm1d(4)))
 
 
 BUGS = [
@@ -204,7 +208,7 @@ BUGS = [
     ),
     Bug(
         "account reset every round",
-        experiment,
+        result,
         "charged",
         "for charge in ledger.charges(run=job.run)",
         "for charge in ledger.charges(run=job.run)[-1:]",
@@ -212,13 +216,13 @@ BUGS = [
     ),
     Bug(
         "calibrated for one round only",
-        experiment,
+        planning,
         "resolve",
         'settings.model_copy(update={"sigma": sigma})',
         'settings.model_copy(update={"sigma": sigma, "rounds": 1})',
         total_epsilon,
     ),
-    Bug("noised again on resume", rounds, "charged_release", "if kept is not None:", "if False:", resend_is_free),
+    Bug("noised again on resume", rounds, "site_step", "if kept is not None:", "if False:", resend_is_free),
     Bug(
         "a lost ledger is a fresh budget",
         Chain,
@@ -333,7 +337,7 @@ BUGS = [
     ),
     Bug(
         "batch norm let through",
-        boundary,
+        loss,
         "refuse_cross_record_layers",
         "if type(layer).__name__ in CROSS_RECORD_LAYERS or tracked:",
         "if False:",
@@ -389,7 +393,7 @@ BUGS = [
     ),
     Bug(
         "undeclared items leave",
-        boundary,
+        release,
         "make_release",
         "if set(items) != set(leaves):",
         "if False:",

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from prismfl import experiment, one_release, rounds
-from prismfl.commands import synth_table
-from prismfl.federation.office import Office
-from prismfl.methods import dp_fedavg_client, prism_head
-from prismfl.privacy.ledger import Ledger
-from prismfl.rounds import Job
+from prismfl.core import once as one_release
+from prismfl.core import rounds
+from prismfl.core.job import Job
+from prismfl.methods.averaging import dp_fedavg_client
+from prismfl.methods.prism import head as prism_head
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs import planning, result
+from prismfl.site.office import Office
+from prismfl.synth import tables as synth_table
 from tests import test_whole_cost as tests
 from tests.methods import test_prism as prism_tests
 from tests.mutations.planting import Bug, Check
@@ -35,15 +38,15 @@ BUGS = [
     Bug(
         "computed before it is charged",
         rounds,
-        "charged_release",
+        "site_step",
         "    cost = job.round_cost(state.round, first=first)\n",
-        "    cost = job.round_cost(0, first=first)\n        with __import__('contextlib').suppress(IndexError):\n            make(cost)\n",
+        "    cost = job.round_cost(0, first=first)\n        with __import__('contextlib').suppress(IndexError):\n            _release(job, state, host, cost, masking)\n",
         own(tests.test_a_round_outside_the_plan_computes_nothing_and_leaves_no_memory),
     ),
     Bug(
         "a failed round may be tried again by a server",
         rounds,
-        "charged_release",
+        "site_step",
         "again=not host.final",
         "again=True",
         own(tests.test_what_fails_after_the_charge_is_charged_final_and_forgotten),
@@ -51,7 +54,7 @@ BUGS = [
     Bug(
         "a simulation that was broken off cannot go on",
         rounds,
-        "charged_release",
+        "site_step",
         "again=not host.final",
         "again=False",
         own(tests.test_a_simulation_that_was_broken_off_is_computed_again_for_the_same_charge),
@@ -90,7 +93,7 @@ BUGS = [
     ),
     Bug(
         "own data seeded by default",
-        experiment,
+        planning,
         "settled",
         '"operating-system" if own and config.seed is None else "seeded"',
         '"seeded"',
@@ -98,7 +101,7 @@ BUGS = [
     ),
     Bug(
         "a seed called differential privacy",
-        experiment,
+        planning,
         "guarantee_words",
         '"differential privacy" if noise == DEPLOYMENT else NO_PROTECTION',
         '"differential privacy"',
@@ -146,7 +149,7 @@ BUGS = [
     ),
     Bug(
         "the run before is left out",
-        experiment,
+        result,
         "_whole_cost",
         "if config.start is None:",
         "if True:",

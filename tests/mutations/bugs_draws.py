@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from prismfl import rng
-from prismfl.audit.steps import audit_steps
-from prismfl.boundary import PrivateRecords, Records
-from prismfl.methods import dp_fedavg
+from prismfl.adversary.audits.steps import audit_steps
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
+from prismfl.methods.averaging import dp_fedavg
 from prismfl.rng import NoiseStream, RecordDraws
-from tests import test_boundary as door_tests
+from tests.core import test_door as door_tests
 from tests.laws import test_record_play as play_tests
 from tests.mutations.planting import Bug, Check
 from tests.privacy import test_draws as draw_tests

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.privacy import account, admission, place
-from prismfl.privacy.balances import Balances
+from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger import admission, place
+from prismfl.privacy.ledger.balances import Balances
+from prismfl.privacy.ledger.book import Ledger
 from tests.mutations.planting import Bug, Check
 from tests.privacy import test_admission as tests
 from tests.privacy import test_cost as cost_tests

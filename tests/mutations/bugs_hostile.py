@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from prismfl import rounds
-from prismfl.audit.hostile import ATTACKS
-from prismfl.audit.hostile_site import Bench
-from prismfl.federation import egress, policy
-from prismfl.federation.office import Office
-from prismfl.methods import METHODS, dp_fedavg_client
+from prismfl.adversary.audits.hostile import ATTACKS
+from prismfl.adversary.audits.hostile_site import Bench
+from prismfl.core import rounds
+from prismfl.methods import METHODS
+from prismfl.methods.averaging import dp_fedavg_client
 from prismfl.privacy import mechanisms
+from prismfl.site import egress, policy
+from prismfl.site.office import Office
 from tests.hostile import test_server as server
 from tests.mutations.planting import Bug, Check
 
@@ -156,7 +157,7 @@ BUGS = [
     Bug(
         "a round that was asked before is computed again",
         rounds,
-        "charged_release",
+        "site_step",
         "if kept is not None:",
         "if False:",
         at(server.test_a_round_has_one_answer_whatever_is_asked_again, patched=True),

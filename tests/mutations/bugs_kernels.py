@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from prismfl.boundary import PrivateRecords
-from prismfl.privacy import layer_gradients, mechanisms, wide_layers
+from prismfl.core.door import PrivateRecords
+from prismfl.kernels import clipped_gradients, layer_gradients, per_record, wide_layers
+from prismfl.privacy import mechanisms
 from tests.kernels import test_clip_holds as holds
 from tests.kernels import test_kernels as kernels
 from tests.mutations.planting import Bug, Check
@@ -45,7 +46,7 @@ BUGS = [
     ),
     Bug(
         "clips that float32 cannot square taken by the kernels",
-        mechanisms,
+        clipped_gradients,
         "clipped_gradient_sum",
         "usual_clip = SMALL <= clip <= LARGE or math.isinf(clip)",
         "usual_clip = True",
@@ -53,7 +54,7 @@ BUGS = [
     ),
     Bug(
         "long sums in float32",
-        mechanisms.per_record,
+        per_record,
         "clipped_sum",
         "total[name] += value",
         "total[name] = (total[name] + value).float().double()",
@@ -61,7 +62,7 @@ BUGS = [
     ),
     Bug(
         "units summed in float32",
-        mechanisms,
+        clipped_gradients,
         "_unit_gradients",
         "s / sizes.to(s.dtype)",
         "s.float() / sizes.to(s.dtype)",

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from prismfl import atomic, errors, files, payloads, wire
-from prismfl.federation import site_folder
-from prismfl.federation.office import Office
+from prismfl import errors
+from prismfl.core import payloads, wire
+from prismfl.files import atomic
+from prismfl.files import bounded as files
+from prismfl.site import folder as site_folder
+from prismfl.site.office import Office
 from tests import test_files as file_tests
-from tests import test_payloads as wire_tests
-from tests.federation import test_site_folder as folder_tests
+from tests.core import test_payloads as wire_tests
 from tests.mutations.planting import Bug, Check
+from tests.site import test_folder as folder_tests
 
 
 def in_folder(test: object, *arguments: object) -> Check:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from prismfl import dashboard, run_files
-from prismfl.audit import dossier as dossiers
-from prismfl.report import comparison, editions, facts, figures, page, tables, words
-from tests import test_dashboard as dashboard_tests
+from prismfl.files import inside as run_files
+from prismfl.report import comparison, dashboard, editions, facts, figures, page, tables, words
+from prismfl.report import dossier as dossiers
 from tests.mutations.planting import Bug, Check
+from tests.report import test_dashboard as dashboard_tests
 from tests.report import test_editions as edition_tests
 
 

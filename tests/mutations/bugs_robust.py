@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from prismfl import rounds
-from prismfl.engines.inbox import Inbox
-from prismfl.engines.remote import Conductor
-from prismfl.methods import image_exchange, prism_head, prism_local
-from prismfl.models import generators, robust
+from prismfl.core import rounds
+from prismfl.methods import robust
+from prismfl.methods.generators import images as generators
+from prismfl.methods.landscape import image_exchange
+from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import local as prism_local
+from prismfl.transport.conductor import Conductor
+from prismfl.transport.inbox import Inbox
 from tests.hostile import test_sites as sites
 from tests.hostile import test_sites_remote as remote
 from tests.mutations.planting import Bug, Check

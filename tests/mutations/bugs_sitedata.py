@@ -1,7 +1,5 @@
 """Bugs in what a site reads: a bad record that raises, that drags others along, or that a request could see."""
 
-
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from prismfl.data import arrays, columns, files, ids, schema
-from prismfl.federation import site_config, site_data
+from prismfl.site import config as site_config
+from prismfl.site import data as site_data
 from tests.data import test_faults as fault_tests
-from tests.federation import test_site_data as site_tests
 from tests.hostile import test_facts as facts_tests
 from tests.mutations.planting import Bug, Check
+from tests.site import test_data as site_tests
 
 
 def at(test: object, *arguments: object) -> Check:

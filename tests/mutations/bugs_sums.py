@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from prismfl import secure
-from prismfl.privacy import secure_sum
-from prismfl.privacy.roster import Roster
-from prismfl.privacy.secure_sum import Party, Rules, Secrecy
+from prismfl.privacy import shares
+from prismfl.privacy.shares import Rules, Secrecy
+from prismfl.secure import protocol as secure
+from prismfl.secure.roster import Roster
+from prismfl.secure.sums import Party
 from tests.hostile import test_sums as hostile
 from tests.mutations.planting import Bug, Check
 
@@ -65,7 +66,7 @@ BUGS = [
     ),
     Bug(
         "the noise is shared by all enrolled sites",
-        secure_sum,
+        shares,
         "noisy_steps",
         "rules.share_deviation,",
         "rules.share_deviation * math.sqrt(rules.sharing / len(rules.sites)),",

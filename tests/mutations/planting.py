@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from prismfl.methods import METHODS
-from prismfl.privacy import account, admission
+from prismfl.privacy import account
+from prismfl.privacy.ledger import admission
 
 Check = Callable[[Path, pytest.MonkeyPatch], None]
 

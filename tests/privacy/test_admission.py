@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from prismfl.errors import BudgetError, UserError
-from prismfl.privacy import account, admission
-from prismfl.privacy.admission import SCALE, Cap, budget, orders, units
+from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger import admission
+from prismfl.privacy.ledger.admission import SCALE, Cap, budget, orders, units
+from prismfl.privacy.ledger.book import Ledger
 
 CAP = Cap(1.0, 1e-5)
 CAPS = [Cap(epsilon, delta) for epsilon in (0.2, 1.0, 3.0, 10.0) for delta in (1e-5, 1e-6)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from prismfl.boundary import Records
+from prismfl.core.records import Records
 from prismfl.rng import Key, identities
 from tests.statistics import ALPHA, accepts
 

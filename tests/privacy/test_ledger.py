@@ -14,9 +14,9 @@ import pytest
 
 from prismfl.errors import BudgetError, LedgerError, UserError
 from prismfl.privacy import account
-from prismfl.privacy.admission import SCALE, Cap, budget, orders, units
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger.admission import SCALE, Cap, budget, orders, units
+from prismfl.privacy.ledger.book import Ledger
 
 CAP = Cap(2.0, 1e-5)
 ONE = Cost.gaussian(20.0)

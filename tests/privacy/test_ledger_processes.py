@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.privacy import account, admission
-from prismfl.privacy.admission import SCALE, Cap
+from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger import admission
+from prismfl.privacy.ledger.admission import SCALE, Cap
+from prismfl.privacy.ledger.book import Ledger
 
 pytestmark = pytest.mark.processes
 
@@ -26,8 +27,8 @@ import os, random, signal, sys, time, traceback
 from pathlib import Path
 from prismfl.errors import BudgetError, LedgerError
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.admission import Cap
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger.admission import Cap
+from prismfl.privacy.ledger.book import Ledger
 path, folder = Path(sys.argv[1]), Path(sys.argv[1]).parent
 CAP, ONE = Cap(2.0, 1e-5), Cost.gaussian(20.0)
 RECORDS = [f"record {k}".encode() for k in range(100)]

@@ -10,8 +10,9 @@ import torch
 from scipy import stats
 from torch import nn
 
-from prismfl.boundary import Loss
-from prismfl.models.classifier import build, cross_entropy_of_one
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
+from prismfl.kernels.loss import Loss
+from prismfl.nets.classifier import build, cross_entropy_of_one
 from prismfl.privacy import mechanisms as m
 from prismfl.rng import Key, identities
 from tests.statistics import accepts
@@ -146,7 +147,7 @@ def reference_sum(
 @pytest.mark.parametrize("clip", [0.3, 1e6])
 def test_gradient_sum_equals_a_loop_over_records(small: Small, clip: float) -> None:
     loss, params, x, y = small
-    got = m.clipped_gradient_sum(loss, params, batch=(x, y), clip=clip, chunk=16)
+    got = clipped_gradient_sum(loss, params, batch=(x, y), clip=clip, chunk=16)
     flat = torch.cat([got[k].flatten() for k in params]).double()
     torch.testing.assert_close(flat, reference_sum(loss, params, x, y, clip), rtol=1e-4, atol=1e-5)
 
@@ -158,7 +159,7 @@ def test_one_record_moves_the_sum_by_at_most_the_clip(small: Small) -> None:
     x[5] *= 1e4
 
     def flat(keep: slice) -> torch.Tensor:
-        got = m.clipped_gradient_sum(loss, params, batch=(x[keep], y[keep]), clip=clip)
+        got = clipped_gradient_sum(loss, params, batch=(x[keep], y[keep]), clip=clip)
         return torch.cat([got[k].flatten() for k in params]).double()
 
     for n in (1, 6, 33):
@@ -170,13 +171,13 @@ def test_gradients_of_bad_records_are_dropped_not_spread(small: Small, value: fl
     loss, params, x, y = small
     x = x.clone()
     x[3] = value
-    got = m.clipped_gradient_sum(loss, params, batch=(x, y), clip=1.0)
+    got = clipped_gradient_sum(loss, params, batch=(x, y), clip=1.0)
     assert all(bool(torch.isfinite(g).all()) for g in got.values())
 
 
 def test_empty_batch_gives_zeros(small: Small) -> None:
     loss, params, x, y = small
-    got = m.clipped_gradient_sum(loss, params, batch=(x[:0], y[:0]), clip=1.0)
+    got = clipped_gradient_sum(loss, params, batch=(x[:0], y[:0]), clip=1.0)
     assert all(float(g.abs().sum()) == 0.0 for g in got.values())
 
 
@@ -189,7 +190,7 @@ def test_a_unit_counts_once_however_many_records_it_has() -> None:
     clip = 0.1
 
     def flat(keep: torch.Tensor, chunk: int) -> torch.Tensor:
-        got = m.clipped_gradient_sum(loss, params, batch=(x[keep], y[keep]), clip=clip, unit=unit[keep], chunk=chunk)
+        got = clipped_gradient_sum(loss, params, batch=(x[keep], y[keep]), clip=clip, unit=unit[keep], chunk=chunk)
         return got["weight"]
 
     everything = torch.arange(50)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from prismfl.errors import UserError
-from prismfl.privacy import place
-from prismfl.privacy.place import ledger_path
+from prismfl.privacy.ledger import place
+from prismfl.privacy.ledger.place import ledger_path
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 

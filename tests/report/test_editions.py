@@ -17,17 +17,17 @@ from PIL import Image, PngImagePlugin
 from rich.console import Console
 from typer.testing import CliRunner
 
-from prismfl import experiment
-from prismfl.cli import app
-from prismfl.config import RunConfig
-from prismfl.dashboard import row_of
+from prismfl.adversary.scores.membership import measure
+from prismfl.cli.main import app
 from prismfl.errors import UserError
-from prismfl.metrics.membership import measure
 from prismfl.report import figures, page, sections
 from prismfl.report.comparison import compare_runs, comparison_table
+from prismfl.report.dashboard import row_of
 from prismfl.report.editions import name_of, share
 from prismfl.report.facts import collect
 from prismfl.report.tables import result_table
+from prismfl.runs import simulate
+from prismfl.runs.config import RunConfig
 
 SECRETS = {
     "folder of the data": "home-of-mallory",
@@ -64,7 +64,7 @@ def own_run(folder: Path) -> Path:
     (home / "patients.csv").write_text("\n".join(["age,weight,ill", *rows]) + "\n")
     (home / "schema.json").write_text(json.dumps(SCHEMA))
     run = folder / "own"
-    experiment.run(
+    simulate.run(
         RunConfig(
             method="dp-fedavg", data=str(home / "patients.csv"), schema_file=str(home / "schema.json"),
             model="mlp:4", sites=2, records=60, epsilon=2.0, seed=31415926,
@@ -107,7 +107,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def benchmark_run(folder: Path, **changes: Any) -> Path:
     values = {"method": "dp-fedavg", "epsilon": 2.0, "data": "digits", "model": "logreg", "sites": 2, **changes}
-    experiment.run(RunConfig(**values, out=str(folder), settings={"rounds": 2, "steps": 2, "batch": 32}))
+    simulate.run(RunConfig(**values, out=str(folder), settings={"rounds": 2, "steps": 2, "batch": 32}))
     return folder
 
 

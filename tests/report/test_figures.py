@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from prismfl import experiment
-from prismfl.cli import app
+from prismfl.cli.main import app
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.report import figures
-from prismfl.transcript import RunDirectory
+from prismfl.runs import planning, simulate
+from prismfl.runs.directory import RunDirectory
 
 
 def tiny_run(folder: Path, method: str, **changes: object) -> Path:
@@ -23,7 +23,7 @@ def tiny_run(folder: Path, method: str, **changes: object) -> Path:
         settings["sigma"] = 1.0
     options = {"data": "mnist-5k", "subset": 200, "sites": 2, "model": "mlp:4", "transcript": "full", "seed": 3}
     config = {**options, "method": method, "out": str(folder / method), "settings": settings, **changes}
-    experiment.run(experiment.configure(config))
+    simulate.run(planning.configure(config))
     return folder / method
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prismfl import experiment
-from prismfl.audit.dossier import dossier
-from prismfl.config import RunConfig
-from prismfl.metrics.membership import limits, measure
+from prismfl.adversary.scores.membership import limits, measure
 from prismfl.privacy.cost import Cost
 from prismfl.report import page, sections, words
 from prismfl.report.charts import nice_ticks
+from prismfl.report.dossier import dossier
 from prismfl.report.editions import SharedFacts
+from prismfl.runs import simulate
+from prismfl.runs.config import RunConfig
 from tests.report.browser import open_browser
 
 SECTIONS = (
@@ -73,7 +73,7 @@ class Outline(HTMLParser):
 def make_run(folder: Path, **changes: Any) -> Path:
     settings = changes.pop("settings", {"rounds": 3, "steps": 2, "batch": 32})
     values = {"method": "dp-fedavg", "epsilon": 2.0, "data": "digits", "model": "logreg", "sites": 3, **changes}
-    experiment.run(RunConfig(**values, out=str(folder), settings=settings))
+    simulate.run(RunConfig(**values, out=str(folder), settings=settings))
     return folder
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.errors import UserError
-from prismfl.files import open_regular
+from prismfl.files.bounded import open_regular
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from prismfl.data.archive import read_members
 from prismfl.data.faults import Faults
-from prismfl.data.files import Bounds, Records
+from prismfl.data.found import Bounds, Found
 from prismfl.data.ids import id_column
 from prismfl.data.prints import bag_prints, picture_print, vector_prints
 from prismfl.data.schema import check_classes, class_codes, listed, plain, value_of
@@ -30,7 +30,7 @@ def read_arrays(
     unit: str | None,
     natural: str | None,
     faults: Faults,
-) -> Records:
+) -> Found:
     arrays = read_members(path)
     parts = [("x", "y")] if "x" in arrays else [("x_train", "y_train"), ("x_test", "y_test")]
     wanted = [key for part in parts for key in part] + [key for key in (unit, natural) if key is not None]
@@ -54,7 +54,7 @@ def read_arrays(
     kind: Kind = "image" if read[0][0].ndim == 4 else "table"
     kept = faults.kept(len(read[0][1]))
     held = noted[1].kept(len(read[1][1])) if len(read) == 2 else None
-    return Records(
+    return Found(
         kind,
         read[0][0][kept],
         read[0][1][kept],

@@ -15,7 +15,7 @@ import numpy as np
 
 from prismfl.data.faults import Faults
 from prismfl.errors import CellError, UserError
-from prismfl.files import open_regular, read_regular, too_long
+from prismfl.files.bounded import open_regular, read_regular, too_long
 
 Columns = dict[str, list[Any]]
 
@@ -60,9 +60,7 @@ def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) ->
         check_columns(names, str(path))
         found = list(_whole((row for row in rows if row != []), len(names), path, noted))
     except csv.Error as error:
-        raise CellError(
-            f"Cannot read {path} as CSV: {error}.", without_values=f"Cannot read {path} as CSV."
-        ) from None
+        raise CellError(f"Cannot read {path} as CSV: {error}.", without_values=f"Cannot read {path} as CSV.") from None
     return {name: [row[i] for row in found] for i, name in enumerate(names)}
 
 

@@ -6,7 +6,7 @@ constants on purpose: nothing here is computed from the records that a site hold
 
 from __future__ import annotations
 
-from prismfl.data.schema import Column, Schema
+from prismfl.data.schema import Column, Schema, words
 
 
 def _numeric(rows: str) -> tuple[Column, ...]:
@@ -185,3 +185,16 @@ MUSHROOM = Schema(
     label="class",
     classes=("edible", "poisonous"),
 )
+
+
+def declared_words(data: str) -> tuple[str, ...] | None:
+    """The columns of a named table, from its published declaration; None for other data."""
+    known = {
+        "breast-cancer": BREAST_CANCER,
+        "wine-cultivar": WINE_CULTIVAR,
+        "wine-quality": WINE_QUALITY,
+        "titanic": TITANIC,
+        "adult": ADULT,
+        "mushroom": MUSHROOM,
+    }
+    return words(known[data]) if data in known else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from prismfl.data.files import TABLES
 from prismfl.data.folders import class_folders
+from prismfl.data.found import TABLES
 from prismfl.data.schema import Schema, check_classes, plain
+from prismfl.data.schema_file import read_schema
 from prismfl.data.spec import Spec
 from prismfl.errors import UserError
 
@@ -32,7 +33,7 @@ def declared_facts(
     No file of records is opened or counted. `records` is the declared number of training records.
     """
     place = Path(path)
-    declared = schema if isinstance(schema, Schema) or schema is None else Schema.load(schema)
+    declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.name.endswith(TABLES) and not place.is_dir():
         if declared is None:
             raise UndeclaredError(f"What columns {place} has is not declared: give --set schema_file=schema.toml.")

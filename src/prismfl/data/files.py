@@ -7,39 +7,19 @@ Nothing is fitted on the records, and every mistake is one line that says where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.faults import Faults
+from prismfl.data.found import TABLES, Bounds, Found
 from prismfl.data.ids import codes_of
 from prismfl.data.schema import Schema
-from prismfl.data.spec import Dataset, Kind, Spec
+from prismfl.data.schema_file import read_schema
+from prismfl.data.spec import Dataset, Spec
 from prismfl.data.split import place_of
 from prismfl.errors import UserError
-
-Bounds = tuple[float, float]
-TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
-
-
-@dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback
-class Records:
-    """What a reader found: features ready for training, labels, prints, and the optional canonical id columns."""
-
-    kind: Kind
-    x: npt.NDArray[np.float32]
-    y: npt.NDArray[np.int64]
-    classes: tuple[str, ...]
-    prints: list[bytes]
-    unit: npt.NDArray[np.str_] | None = None
-    natural: npt.NDArray[np.str_] | None = None
-    schema: Schema | None = None
-    notices: tuple[str, ...] = ()
-    test: tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]] | None = None
-    faults: Faults = field(default_factory=Faults)
-    more: tuple[list[bytes], ...] = ()  # other prints of the same records, by which the ledger finds them again
 
 
 def load_path(
@@ -73,7 +53,7 @@ def load_path(
     if lenient and natural is not None:
         raise UserError("Expected no natural ids where records may be left out.")
     _check(place, image_size=image_size, bounds=bounds, test_fraction=test_fraction, train_size=train_size)
-    declared = schema if isinstance(schema, Schema) or schema is None else Schema.load(schema)
+    declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.is_dir():
         from prismfl.data.folders import read_folders
 
@@ -119,7 +99,7 @@ def _only_tables(**given: object) -> None:
             raise UserError(f"Expected no {name} for this kind of data, got {value}; it belongs to CSV and Parquet.")
 
 
-def _check_shape(place: Path, records: Records, *, image_size: int | None, channels: int | None) -> None:
+def _check_shape(place: Path, records: Found, *, image_size: int | None, channels: int | None) -> None:
     """npz images are taken as they are: what was declared about them must be so."""
     found = records.x.shape[1:]
     declared = (channels or found[0], *((image_size or side) for side in found[1:]))
@@ -127,7 +107,7 @@ def _check_shape(place: Path, records: Records, *, image_size: int | None, chann
         raise UserError(f"Expected images of shape {declared} in {place} as declared, got {found}.")
 
 
-def _check_units(records: Records, unit: str | None, natural: str | None) -> None:
+def _check_units(records: Found, unit: str | None, natural: str | None) -> None:
     """A unit that lies at two sites would be paid for at each, and the stated cost would be that of one."""
     if records.unit is None or records.natural is None:
         return
@@ -140,9 +120,7 @@ def _check_units(records: Records, unit: str | None, natural: str | None) -> Non
             )
 
 
-def _dataset(
-    place: Path, records: Records, *, test_fraction: float, train_size: int | None, unit: str | None
-) -> Dataset:
+def _dataset(place: Path, records: Found, *, test_fraction: float, train_size: int | None, unit: str | None) -> Dataset:
     import torch
 
     held = np.zeros(len(records.y), dtype=bool)
@@ -183,7 +161,7 @@ def _dataset(
     )
 
 
-def _held_out(records: Records, fraction: float) -> npt.NDArray[np.bool_]:
+def _held_out(records: Found, fraction: float) -> npt.NDArray[np.bool_]:
     """Which records are for testing: each by its unit or its own content, whoever lies beside it."""
     if fraction == 0:
         return np.zeros(len(records.y), dtype=bool)

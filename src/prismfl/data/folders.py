@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.faults import Faults
-from prismfl.data.files import Records
+from prismfl.data.found import Found
 from prismfl.data.prints import picture_print
 from prismfl.data.schema import check_classes, listed
 from prismfl.errors import CellError, UserError
-from prismfl.files import open_regular
+from prismfl.files.bounded import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 
 def read_folders(
     root: Path, *, classes: Sequence[str] | None, size: int | None, channels: int | None, faults: Faults
-) -> Records:
+) -> Found:
     if channels not in (None, 1, 3):
         raise UserError(f"Expected channels 1 or 3, got {channels}.")
     if faults.lenient and (not classes or size is None or channels is None):
@@ -53,7 +53,7 @@ def read_folders(
     test = _read(files[1], side, depth, Faults(lenient=faults.lenient))[:2] if len(parts) == 2 else None
     ignored = sum(len(_others(part)) for part in parts)
     notices = (f"Ignored {ignored} files in {root} that are not images.",) if ignored else ()
-    return Records("image", x, y, names, prints, notices=notices, test=test, faults=faults)
+    return Found("image", x, y, names, prints, notices=notices, test=test, faults=faults)
 
 
 def class_folders(root: Path) -> tuple[str, ...]:

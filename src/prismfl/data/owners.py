@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from prismfl.data.partition import Split, check_alpha, check_natural, generator, holders_of, natural_column
+from prismfl.data.schemes import Split, check_alpha, check_natural, generator, holders_of, natural_column
 from prismfl.data.split import place_of
 from prismfl.errors import UserError
 

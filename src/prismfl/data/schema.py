@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -111,13 +110,6 @@ class Schema:
         check_classes(self.classes)
         if self.train_size is not None and self.train_size < 1:
             raise UserError(f"Expected train_size >= 1 in the schema, got {self.train_size}.")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Schema:
-        """Read a schema from a TOML or YAML file."""
-        from prismfl.data.schema_file import read_schema
-
-        return read_schema(Path(path))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -330,3 +322,9 @@ def _unscale(features: Floats, column: Column) -> Floats:
     share = (np.clip(features, -1, 1) + 1) / 2
     offset = np.expm1(share * math.log1p(high - low)) if column.scale == "log" else share * (high - low)
     return np.clip(low + offset, low, high)
+
+
+def words(schema: Schema) -> tuple[str, ...]:
+    """The written form of a declared schema's columns."""
+    letters = {"numeric": "n", "binary": "b"}
+    return tuple(letters.get(column.type) or f"c{column.width}" for column in schema.columns)

@@ -13,7 +13,7 @@ import yaml
 from prismfl.data.columns import MOST_COLUMNS
 from prismfl.data.schema import Column, Schema, plain
 from prismfl.errors import UserError
-from prismfl.files import read_regular
+from prismfl.files.bounded import read_regular
 
 LIMIT = 4 * 2**20  # bytes
 DEPTH = 20
@@ -37,8 +37,8 @@ class _Bounded(yaml.SafeLoader):
         return found
 
 
-def read_schema(path: Path) -> Schema:
-    return parse_schema(read_content(path), where=f"schema {path}")
+def read_schema(path: str | Path) -> Schema:
+    return parse_schema(read_content(Path(path)), where=f"schema {path}")
 
 
 def read_content(path: Path) -> object:

@@ -10,7 +10,7 @@ import numpy as np
 
 from prismfl.data.columns import Columns, read_columns
 from prismfl.data.faults import Faults
-from prismfl.data.files import Bounds, Records
+from prismfl.data.found import Bounds, Found
 from prismfl.data.ids import id_column
 from prismfl.data.prints import bag_prints, row_prints
 from prismfl.data.schema import Column, Schema, listed, plain
@@ -37,7 +37,7 @@ def read_table(
     schema: Schema | None,
     bounds: Bounds | None,
     faults: Faults,
-) -> Records:
+) -> Found:
     table = read_columns(path, faults)
     target = roles.label or (schema.label if schema else None)
     if target is None:
@@ -67,7 +67,7 @@ def read_table(
     prints = row_prints({name: cells for name, cells in used.items() if name != target})
     # By every cell (whichever of them is the label), and by the features alone, without names.
     bag = bag_prints(list(zip(*(cells for name, cells in used.items() if name not in (target, roles.unit)))))
-    return Records(
+    return Found(
         "table",
         x[train],
         y[train],

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from prismfl.method import Method
-from prismfl.methods import (
-    ddp_vae,
+from prismfl.core.method import Method
+from prismfl.methods.averaging import (
     dp_central,
     dp_fedavg,
     dp_fedavg_client,
     dp_fedprox,
-    dp_feta,
-    dp_gan,
-    dp_merf,
-    dpdm,
-    dsc,
     fedavg,
-    feddm,
-    fedem,
-    fedem_dp,
-    fedlap,
-    fedlap_dp,
     fedprox,
-    fedsgd,
     local_only,
-    noisy_sgd,
-    prism,
-    prism_client,
-    prism_head,
-    prism_local,
-    psg,
     scaffold,
-    threedgl,
 )
+from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, threedgl
+from prismfl.methods.gradients import fedem, fedem_dp, fedsgd, noisy_sgd
+from prismfl.methods.landscape import dsc, feddm, fedlap, fedlap_dp, psg
+from prismfl.methods.prism import client as prism_client
+from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import local as prism_local
+from prismfl.methods.prism import prism
 
 METHODS: dict[str, Method] = {
     m.METHOD.name: m.METHOD

@@ -1,1 +1,1 @@
-"""Measures of states, releases and held-out data. They may not see the boundary or private records."""
+"""How good a model, a picture or a table is: tensors in, numbers out. Opens no door and no file."""

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
+from prismfl.core.payloads import SyntheticSet
 from prismfl.errors import UserError
-from prismfl.models.classifier import Classifier, Params, build
-from prismfl.models.training import fit
-from prismfl.payloads import SyntheticSet
+from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.nets.training import fit
 from prismfl.rng import Key
 
 CHUNK = 500

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch.nn import functional as F
 
-from prismfl.models.classifier import Classifier, Params
+from prismfl.nets.classifier import Classifier, Params
 
 WINDOW, SPREAD, K1, K2 = 11, 1.5, 0.01, 0.03
 RECOVERED = 0.9

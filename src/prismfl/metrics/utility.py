@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from prismfl.payloads import Payload
+from prismfl.core.payloads import Payload
 
 Predict = Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]
 

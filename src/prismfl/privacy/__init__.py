@@ -1,1 +1,1 @@
-"""What a release costs, what that is worth in epsilon, and the ledger that pays for it. Numbers only."""
+"""Numbers: what an answer costs, what that is worth in epsilon, how it is sampled, clipped and noised. No networks."""

@@ -1,1 +1,1 @@
-"""What people look at: pictures, tables, the page."""
+"""What people look at: tables, figures, the page, the dashboard."""

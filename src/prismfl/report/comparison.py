@@ -12,10 +12,10 @@ from rich.table import Table
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.report.editions import ELSEWHERE, ON_SITE, STAYS, is_own, share_result
-from prismfl.report.facts import noise_of
 from prismfl.report.tables import epsilon_words, is_simulated, size_words
 from prismfl.report.words import NO_PROTECTION
-from prismfl.transcript import RunDirectory
+from prismfl.runs.directory import RunDirectory
+from prismfl.runs.result import noise_of
 
 SAME = ("method", "data", "split", "sites", "model", "guarantee", "delta", "unit", "relation", "rounds")
 

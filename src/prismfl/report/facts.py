@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from prismfl import __version__, run_files
-from prismfl.boundary import Release
+from prismfl import __version__
+from prismfl.adversary.scores.membership import LOW_RATES, bound, limits
 from prismfl.errors import PrismError, UserError
+from prismfl.files import inside as run_files
 from prismfl.methods import METHODS
-from prismfl.metrics.membership import LOW_RATES, bound, limits
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
-from prismfl.sources import DEPLOYMENT, SIMULATION
-from prismfl.transcript import MOST_PAYLOAD_BYTES, Message, RunDirectory
+from prismfl.runs.directory import Message, RunDirectory
+from prismfl.runs.result import noise_of
+from prismfl.sources import SIMULATION
 
 SCHEMA_VERSION = 1
 Facts = dict[str, Any]
@@ -83,14 +84,6 @@ def collect(path: Path) -> OnSiteFacts:
 def lacking(what: str, error: Exception | None = None) -> Facts:
     """A line under `missing`; what the error says stays on the site."""
     return {"what": what, "words": MISSING[what] if error is None else f"{MISSING[what]} {error}"}
-
-
-def noise_of(run: RunDirectory, config: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
-    """Where the noise came from: as the result, the config or a kept release says. One that says "seeded" is enough."""
-    said = [str(place["noise"]) for place in (result, config) if place.get("noise")] or [_kept_noise(run) or ""]
-    if any(words.startswith("seeded") for words in said):
-        return SIMULATION
-    return DEPLOYMENT if any(words.startswith("operating") for words in said) else None
 
 
 def _optional(run: RunDirectory, what: str, missing: list[Facts]) -> Facts:
@@ -248,15 +241,3 @@ def _records(path: Path, folder: str) -> Iterator[Facts]:
             continue
         rows = value if isinstance(value, list) else [value]
         yield from ({"name": file.stem, **row} for row in rows if isinstance(row, dict))
-
-
-def _kept_noise(run: RunDirectory) -> str | None:
-    """Where the noise came from, as the first kept release says."""
-    for message in run.messages():
-        if message.direction == "up" and message.file is not None and (run.path / message.file).is_file():
-            try:
-                raw = run_files.read_bytes(run.path, message.file, most=MOST_PAYLOAD_BYTES)
-                return Release.decode(raw).noise
-            except PrismError:
-                return None
-    return None

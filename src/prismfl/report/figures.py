@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from prismfl.core.payloads import Payload, SyntheticSet
+from prismfl.data.pictures import grid, save_sheet
 from prismfl.errors import UserError
-from prismfl.payloads import Payload, SyntheticSet
 from prismfl.report.editions import STAYS, is_own
-from prismfl.report.pictures import grid, save_sheet
-from prismfl.transcript import Message, RunDirectory
+from prismfl.runs.directory import Message, RunDirectory
 
 STAGES = 3
 COLUMNS = 10

@@ -7,11 +7,11 @@ from typing import Any
 
 from prismfl.errors import UserError
 from prismfl.privacy import account
-from prismfl.privacy.balances import Charge, DatasetStatus
-from prismfl.privacy.ledger import Ledger
+from prismfl.privacy.ledger.balances import Charge, DatasetStatus
+from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.words import NO_PROTECTION
+from prismfl.runs.directory import RunDirectory
 from prismfl.sources import SIMULATION
-from prismfl.transcript import RunDirectory
 
 
 def ledger_files(path: Path) -> list[Path]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from prismfl.atomic import write_atomically
 from prismfl.errors import UserError
+from prismfl.files.atomic import write_atomically
 from prismfl.report import sections, words
 from prismfl.report.charts import Axis, around, dots, simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts

@@ -1,0 +1,249 @@
+"""Doors that answer exactly like the real ones and let an attacker look on.
+
+Differential privacy covers every noisy answer, not only what a method makes of them. So the strongest attacker that it
+must withstand sees all of them, and knows what each canary would have added. These doors write that down: the method,
+its queries, the clipping, the noise and the meter are the ones that every run uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from prismfl.core.door import PrivateRecords, Rows
+from prismfl.core.hub import PrivateSum
+from prismfl.core.payloads import Items
+from prismfl.core.records import Records
+from prismfl.kernels.loss import Loss
+from prismfl.privacy import mechanisms
+from prismfl.rng import Key, NoiseStream, RecordDraws
+
+MOST_NUMBERS = 16_384  # coordinates of an answer that the attacker looks at: enough, and bounded in memory
+CHUNK = 64
+NOISELESS = 1e-5  # stands for sigma = 0 in the attacker's weights
+
+
+@dataclass
+class Watcher:
+    """The attacker's notebook: what the answers say about each canary, as one linear estimate over all of them.
+
+    Each answer is modelled as the sum over canaries of (in or out) times its contribution, plus noise of the stated
+    scale; the notes are the normal equations of that model. `truth` (who is in) is for the scorer alone: what is left
+    of an answer without the canaries that are in must be noise of the stated size.
+    """
+
+    canaries: Records = field(repr=False)
+    truth: torch.Tensor = field(repr=False)
+    normal: torch.Tensor = field(init=False, repr=False)
+    right: torch.Tensor = field(init=False, repr=False)
+    answers: int = 0
+    squares: float = 0.0
+    numbers: int = 0
+
+    def __post_init__(self) -> None:
+        m = len(self.canaries)
+        self.normal = torch.zeros(m, m, dtype=torch.float64)
+        self.right = torch.zeros(m, dtype=torch.float64)
+
+    def note(
+        self,
+        parts: torch.Tensor,
+        answer: torch.Tensor,
+        *,
+        scale: float,
+        rate: float = 1.0,
+        rows: torch.Tensor | None = None,
+        gaussian: bool = True,
+    ) -> None:
+        """One noisy answer: `parts[i]` is what canary `rows[i]` adds to it if it is in and drawn (at `rate`)."""
+        if not len(parts):
+            return
+        index = torch.arange(len(self.right)) if rows is None else rows
+        parts = parts.to(torch.float64)
+        if rate == 1.0 and gaussian and scale > 0.0:
+            rest = answer.to(torch.float64).flatten() - parts[self.truth[index]].sum(0)
+            self.squares += float((rest / scale).square().sum())
+            self.numbers += rest.numel()
+        scale = scale or NOISELESS * float(parts.norm(dim=1).max().clamp(min=1e-30))
+        # Who was drawn is noise to the attacker as well: its variance, spread evenly over the coordinates.
+        drawing = 0.5 * rate * (1.0 - rate) * float(parts.square().sum()) / parts.shape[1]
+        weight, parts = 1.0 / (scale**2 + drawing), rate * parts
+        self.normal[index[:, None], index[None, :]] += weight * (parts @ parts.T)
+        self.right[index] += weight * (parts @ answer.to(torch.float64).flatten())
+        self.answers += 1
+
+    def scores(self) -> npt.NDArray[np.float64]:
+        """Best linear estimate of in (above 0) or out (below), a canary being in with probability one half."""
+        m = len(self.right)
+        centred = self.right - self.normal @ torch.full((m,), 0.5, dtype=torch.float64)
+        prior = 4.0 * torch.eye(m, dtype=torch.float64)
+        found: npt.NDArray[np.float64] = torch.linalg.solve(self.normal + prior, centred).numpy()
+        return found
+
+
+class WatchedRecords(PrivateRecords):
+    """The real door with a watcher beside it. `rows` are the canaries' numbers that can lie behind this door."""
+
+    def __init__(self, records: Records, *, watcher: Watcher, rows: torch.Tensor | None = None, **real: Any) -> None:
+        super().__init__(records, **real)
+        self.watcher = watcher
+        self.rows = torch.arange(len(watcher.canaries)) if rows is None else rows
+
+    @property
+    def _canaries(self) -> Records:
+        return self.watcher.canaries.take(self.rows)
+
+    def _draws(self) -> RecordDraws:
+        self.drawn = super()._draws()
+        return self.drawn
+
+    def noisy_sum(
+        self, rows: Rows, *, bound: float, sigma: float, batch: float | None = None, kind: str = "gaussian"
+    ) -> torch.Tensor:
+        answer = super().noisy_sum(rows, bound=bound, sigma=sigma, batch=batch, kind=kind)
+        rate = 1.0 if batch is None else self.rate(batch)
+        own = self._canaries
+        parts = torch.cat([rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu() for i in range(0, len(own), CHUNK)])
+        parts = parts * _factors(parts, bound, kind)[:, None]
+        seen = _looked_at(answer.numel())
+        self.watcher.note(
+            parts[:, seen],
+            answer.flatten()[seen],
+            rate=rate,
+            scale=bound * sigma,
+            rows=self.rows,
+            gaussian=kind == "gaussian",
+        )
+        return answer
+
+    def noisy_moments(
+        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        sums, moment = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma)
+        answer = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
+        seen, own, found = _looked_at(answer.numel()), self._canaries, []
+        for i in range(0, len(own), CHUNK):
+            block, labels = rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu().double(), own.y[i : i + CHUNK]
+            spread = torch.zeros(len(block), *sums.shape, dtype=torch.float64)
+            spread[torch.arange(len(block)), labels] = block
+            squares = [mechanisms.triangle(scale * torch.outer(row, row)) for row in block[:, :second]]
+            whole = torch.cat([spread.flatten(1), torch.stack(squares)], dim=1)
+            found.append((whole * _factors(whole, bound, "gaussian")[:, None])[:, seen])
+        self.watcher.note(torch.cat(found), answer[seen], scale=bound * sigma, rows=self.rows)
+        return sums, moment
+
+    def noisy_gradient(
+        self,
+        loss: Loss,
+        params: mechanisms.Params,
+        *,
+        batch: float,
+        clip: float,
+        sigma: float,
+        normals: int = 0,
+        kind: str = "gaussian",
+    ) -> dict[str, torch.Tensor]:
+        answer = super().noisy_gradient(loss, params, batch=batch, clip=clip, sigma=sigma, normals=normals, kind=kind)
+        rate, own = self.rate(batch), self._canaries
+        inputs: tuple[torch.Tensor, ...] = (own.x, own.y)
+        if normals:  # the very numbers that the door drew for it: the attacker is told them
+            inputs += (self.drawn.normal(own.identities, normals),)
+        parts = record_gradients(loss, params, inputs, clip=clip, kind=kind)
+        flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
+        self.watcher.note(
+            parts,
+            flat * rate * self.declared,
+            rate=rate,
+            scale=clip * sigma,
+            rows=self.rows,
+            gaussian=kind == "gaussian",
+        )
+        return answer
+
+    @contextmanager
+    def by_class(self, declared: Sequence[int]) -> Iterator[list[PrivateRecords]]:
+        """The real doors by class, each watched: a canary of another class adds nothing to them."""
+        with super().by_class(declared) as doors:
+            watched: list[PrivateRecords] = []
+            for c, door in enumerate(doors):
+                rows = self.rows[self._canaries.y == c]
+                # The child keeps its own records, meter and noise; only the class changes.
+                door.__class__ = WatchedRecords
+                door.watcher, door.rows = self.watcher, rows  # type: ignore[attr-defined]
+                watched.append(door)
+            yield watched
+
+
+class WatchedSum(PrivateSum):
+    """The hub's door with a watcher: the canaries are whole clients, of whom `everyone` would have sent something."""
+
+    def __init__(
+        self,
+        inbox: Mapping[str, Items],
+        *,
+        everyone: Mapping[str, Items],
+        watcher: Watcher,
+        declared: int,
+        noise: NoiseStream,
+    ) -> None:
+        super().__init__(inbox, declared=declared, noise=noise)
+        self.everyone, self.watcher = everyone, watcher
+
+    def noisy(
+        self,
+        vector: Callable[[Items], Mapping[str, torch.Tensor]],
+        like: mechanisms.Params,
+        *,
+        bound: float,
+        sigma: float,
+    ) -> dict[str, torch.Tensor]:
+        answer = super().noisy(vector, like, bound=bound, sigma=sigma)
+        rows = []
+        for items in self.everyone.values():
+            values = vector(items)
+            rows.append(torch.cat([values[n].flatten() for n in like]))
+        parts, seen = torch.stack(rows), _looked_at(_size(like))
+        parts = parts * _factors(parts, bound, "gaussian")[:, None]
+        flat = torch.cat([answer[n].flatten() for n in like])
+        self.watcher.note(parts[:, seen], flat[seen], scale=bound * sigma)
+        return answer
+
+
+def record_gradients(
+    loss: Callable[..., torch.Tensor],
+    params: mechanisms.Params,
+    batch: tuple[torch.Tensor, ...],
+    *,
+    clip: float,
+    kind: str,
+) -> torch.Tensor:
+    """Each canary's clipped gradient, at the coordinates that are looked at; computed on its own, not by the door."""
+    per_record = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
+    seen, found = _looked_at(_size(params)), []
+    for i in range(0, len(batch[0]), CHUNK):
+        grads = per_record(dict(params), *(part[i : i + CHUNK] for part in batch))
+        flat = torch.cat([grads[n].flatten(1) for n in params], dim=1)
+        found.append(flat[:, seen] * _factors(flat, clip, kind)[:, None])
+    return torch.cat(found) if found else torch.zeros(0, len(seen))
+
+
+def _factors(rows: torch.Tensor, bound: float, kind: str) -> torch.Tensor:
+    norms = torch.linalg.vector_norm(rows.double(), ord=mechanisms.NORM_ORDER[kind], dim=1)
+    factors = (bound / norms.clamp(min=1e-30)).clamp(max=1.0)
+    return torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors)).to(rows.dtype)
+
+
+def _looked_at(size: int) -> torch.Tensor:
+    if size <= MOST_NUMBERS:
+        return torch.arange(size)
+    return torch.randperm(size, generator=Key.seed(0).child("coordinates", size).torch())[:MOST_NUMBERS].sort().values
+
+
+def _size(params: mechanisms.Params) -> int:
+    return sum(p.numel() for p in params.values())

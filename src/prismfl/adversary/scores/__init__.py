@@ -1,0 +1,1 @@
+"""How well an attack did, and what differential privacy allows it at most."""

@@ -1,1 +1,0 @@
-"""Attacks: each gets a view of what an adversary sees, never the records. Scoring is `prismfl.metrics`' business."""

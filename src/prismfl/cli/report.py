@@ -1,0 +1,50 @@
+"""`prismfl report`: one page a person can read, check and sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prismfl.cli import terminal
+from prismfl.cli.terminal import Format
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories; the first is the subject, the others stand beside it.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")
+    ] = None,
+    on_site: Annotated[
+        bool, typer.Option("--on-site", help="With exact figures of own records; marked, never to be sent.")
+    ] = False,
+    fmt: Format = "table",
+) -> None:
+    """Write a self-contained HTML report of runs, and its JSON twin.
+
+    The sharing edition holds what was released and charged, or is public; what was measured on own records is in the
+    on-site edition only.
+    """
+    from prismfl.report.dossier import dossier
+    from prismfl.report.page import edition_of, write
+    from prismfl.report.sections import checks
+    from prismfl.report.tables import simple_table
+
+    facts = [dossier(path, on_site=on_site) for path in runs]
+    page, twin = write(facts, out or runs[0] / ("report-on-site.html" if on_site else "report.html"))
+    rows = [
+        {"run": str(path), "check": what, "state": state, "words": words}
+        for path, f in zip(runs, facts)
+        for state, what, words in checks(f)
+    ]
+    done = {
+        "edition": edition_of(facts),
+        "page": str(page),
+        "twin": str(twin),
+        "checks": rows,
+        "missing": [line["words"] for f in facts for line in f["missing"]],
+    }
+    terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name} ({done['edition']} edition)", rows))

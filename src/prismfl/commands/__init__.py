@@ -1,1 +1,0 @@
-"""The subcommands of `prismfl`, one file a group. Heavy imports happen inside the functions."""

@@ -1,0 +1,47 @@
+"""The public facts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from prismfl.privacy.cost import Cost, Relation
+
+
+@dataclass(frozen=True)
+class Task:
+    """Public facts of a run. Nothing here may be computed from private records."""
+
+    data: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    sites: tuple[str, ...]
+    records: int
+    model: str = "convnet"
+    unit: str = "record"
+    relation: Relation = "add-remove"
+    delta: float = 1e-5
+    participation: float = 1.0
+    device: str = "cpu"
+    public: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    site_classes: Mapping[str, tuple[int, ...]] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "image" if len(self.shape) == 3 else "table"
+
+    @property
+    def asked(self) -> int:
+        """How many sites take part in each round."""
+        return max(1, int(self.participation * len(self.sites) + 0.5))
+
+    def rate(self, batch: float) -> float:
+        """The same public rate that the door uses."""
+        return min(1.0, batch / self.records)
+
+    def gaussian(self, sigma: float, *, batch: float | None = None, times: int = 1) -> Cost:
+        """The cost of `times` Gaussian answers at a site, for plans."""
+        rate = 1.0 if batch is None else self.rate(batch)
+        return Cost.gaussian(sigma, rate=rate, times=times, unit=self.unit, relation=self.relation)

@@ -1,1 +1,0 @@
-"""Engines move states and releases between a server and its sites; they decide nothing."""

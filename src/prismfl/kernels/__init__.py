@@ -1,0 +1,1 @@
+"""Fast exact arithmetic, each kernel beside its reference. Knows nothing of records, costs or methods."""

@@ -1,0 +1,76 @@
+"""Local training only: each site learns from its own records and sends nothing. The floor of every comparison.
+
+What leaves: nothing. Its accuracy is the mean over the sites' own models.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from prismfl.core.method import Inbox, Items, Method, OwnSite, Settings, Shapes, Site, State
+from prismfl.core.payloads import Weights
+from prismfl.core.task import Task
+from prismfl.nets.classifier import build
+from prismfl.nets.training import fit
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+
+class Config(Settings):
+    epochs: int = Field(20, ge=1, description="local epochs")
+    batch: int = Field(64, ge=1, description="local batch size")
+    lr: float = Field(0.05, gt=0, description="learning rate, falling along a cosine")
+
+
+def init(cfg: Config, task: Task, key: Key) -> Items:
+    return {}
+
+
+def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    return {}, {}
+
+
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    return {}
+
+
+def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
+    task = site.task
+    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    params = fit(
+        classifier,
+        params,
+        x=site.records.x.to(task.device),
+        y=site.records.y.to(task.device),
+        epochs=cfg.epochs,
+        batch=cfg.batch,
+        lr=cfg.lr,
+        key=key,
+    )
+    return {"model": Weights(params)}
+
+
+def plan(cfg: Config, task: Task) -> Cost:
+    return Cost.zero(task.unit, task.relation)
+
+
+def shapes(cfg: Config, task: Task) -> Shapes:
+    return {}
+
+
+METHOD = Method(
+    name="local-only",
+    summary="each site alone; nothing leaves (floor)",
+    paper="",
+    settings=Config,
+    leaves={},
+    guarantee="site",
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
+    adopt=adopt,
+    model_at="sites",
+    tiny={"epochs": 1, "batch": 8},
+)

@@ -1,0 +1,1 @@
+"""Methods that send generators: 3DGL's pool, diffusion, random features, GANs."""

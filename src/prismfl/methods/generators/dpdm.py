@@ -1,0 +1,27 @@
+"""DPDM (Dockhorn et al. 2023): DP-SGD of a diffusion model, without central images. The baseline of `dp-feta`.
+
+What leaves: the averaged network and noisy class sizes, or images drawn from it. Everything else is `dp_feta`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from pydantic import Field
+
+from prismfl.methods.generators import dp_feta
+
+
+class Config(dp_feta.Config):
+    easy: Literal["none"] = Field("none", description="no central images")
+
+
+METHOD = dataclasses.replace(
+    dp_feta.METHOD,
+    name="dpdm",
+    summary="DP-SGD of a diffusion model, without central images",
+    paper="Dockhorn et al. 2023",
+    settings=Config,
+    tiny={k: v for k, v in dp_feta.METHOD.tiny.items() if not k.startswith(("query", "warm"))},
+)

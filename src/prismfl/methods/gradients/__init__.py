@@ -1,0 +1,1 @@
+"""Methods that send gradients: FedSGD, FedEM, and gradients with noise."""

@@ -1,1 +1,0 @@
-"""Networks: what is trained, never how it is protected."""

@@ -1,0 +1,1 @@
+"""Networks, encoders, training, augmentation: what is trained. Knows nothing of privacy."""

@@ -1,0 +1,58 @@
+"""Training a fresh network from softly labelled images: no private record, nothing chosen on test data."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from prismfl.nets.augment import shift_and_flip
+from prismfl.nets.classifier import Classifier, Params
+from prismfl.rng import Key
+
+EMA = 0.995
+
+
+def balanced_weights(labels: torch.Tensor, *, rounds: int = 30, most: float = 20.0) -> torch.Tensor:
+    """Draw weights that bring soft classes to equal mass; no class is raised more than `most` times over another."""
+    factor = torch.ones(labels.shape[1], device=labels.device)
+    for _ in range(rounds):
+        weights = labels @ factor
+        mass = (weights[:, None] * labels).sum(0) / weights.sum()
+        factor = (factor / (mass * len(mass)).clamp_min(1e-6)).clamp_min(1e-6)
+        factor = (factor / factor.min()).clamp_max(most)
+    return labels @ factor
+
+
+def distil(
+    classifier: Classifier,
+    params: Params,
+    *,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    weights: torch.Tensor,
+    steps: int,
+    batch: int,
+    lr: float,
+    colour: bool,
+    key: Key,
+) -> Params:
+    """AdamW along a cosine on soft labels `y`, drawn by `weights`; ends with the averaged parameters."""
+    leaves = {k: v.detach().clone().requires_grad_() for k, v in params.items()}
+    average = {k: v.detach().clone() for k, v in leaves.items()}
+    optimiser = torch.optim.AdamW(list(leaves.values()), lr=lr, weight_decay=5e-4)
+    generator = key.torch()
+    order = torch.multinomial(weights.cpu(), steps * batch, replacement=True, generator=generator)
+    for i, rows in enumerate(torch.split(order, batch)):
+        optimiser.param_groups[0]["lr"] = lr * min(1.0, (i + 1) / 50) * 0.5 * (1 + math.cos(math.pi * i / steps))
+        pictures = shift_and_flip(x[rows], generator) if colour else x[rows]
+        loss = -(y[rows] * F.log_softmax(classifier.logits(leaves, pictures), 1)).sum(1).mean()
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        keep = min(EMA, (1 + i) / (10 + i))
+        with torch.no_grad():
+            for k, mean in average.items():
+                mean.lerp_(leaves[k], 1.0 - keep)
+    return average

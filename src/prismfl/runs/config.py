@@ -1,0 +1,128 @@
+"""What a run is asked to be: a file and overrides. Every unknown key is an error with the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from prismfl.errors import UserError
+from prismfl.files.bounded import load_toml, load_yaml, read_text
+
+
+class SecureConfig(BaseModel):
+    """Secure sums: what the server may read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quorum: int = Field(ge=2, description="the sum opens with at least so many sites; more than half of them")
+    colluding: int = Field(
+        0,
+        ge=0,
+        description="so many sites may tell the server all they know; quorum - colluding sites make up the noise, each "
+        "adds its part (1: each adds all of it)",
+    )
+
+
+class RunConfig(BaseModel):
+    """A run, as written in a TOML or YAML file or given on the command line. `settings` are the method's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str = "prism"
+    data: str = Field("mnist-5k", description="a data set's name, or a path to your own data")
+    data_dir: str | None = Field(None, description="where the data files lie (default: PRISMFL_DATA)")
+    schema_file: str | None = Field(None, description="declared columns of a table")
+    label: str | None = Field(None, description="label column of a CSV or Parquet file")
+    classes: list[str] | None = Field(None, description="declared classes of your own data")
+    image_size: int | None = Field(None, ge=8, description="pixels a side that your own images are brought to")
+    channels: Literal[1, 3] | None = Field(None, description="1 (grey) or 3 (colour) for your own images")
+    unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
+    relation: Literal["add-remove", "replace-one"] = "add-remove"
+    subset: int | None = Field(None, ge=1, description="use only so many training records")
+    sites: int = Field(5, ge=1)
+    split: str = Field("iid", description="iid, dirichlet(alpha=0.5), pathological(classes_per_site=2), shards, fedlap")
+    records: int | None = Field(None, ge=1, description="declared (public) number of records a site")
+    participation: float = Field(1.0, gt=0, le=1, description="share of the sites in each round")
+    epsilon: float | None = Field(None, description="total privacy budget of each site")
+    delta: float = 1e-5
+    model: str = Field("convnet:32", description="convnet, lenet, mlp, logreg; 'convnet:32' sets the width")
+    public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
+    public_count: int = Field(2000, ge=1, description="how many public images are used")
+    seed: int | None = Field(None, description="of every public choice; given for your own data, also of the noise")
+    noise: Literal["seeded", "operating-system"] | None = Field(
+        None, description="where noise comes from: named data are a seeded simulation, your own data the real thing"
+    )
+    device: str = "cpu"
+    threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
+    transcript: Literal["ends", "full", "digests"] = Field("ends", description="which rounds are kept whole")
+    ledger: str | None = Field(None, description="folder of the ledgers that last (your own data: yours by default)")
+    dataset: str | None = Field(None, description="declared name of your own data on the ledger (default: their path)")
+    cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
+    out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
+    start: str | None = Field(None, description="start from the model of this finished run (PRISM's, say)")
+    secure: SecureConfig | None = Field(None, description="the server reads only the sum over the sites: quorum")
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping in a TOML, YAML or JSON file."""
+    if not path.exists():
+        raise UserError(f"No config file '{path}'.")
+    text = read_text(path)
+    value = load_toml(text, f"'{path}'") if path.suffix == ".toml" else load_yaml(text, f"'{path}'")
+    if not isinstance(value, dict):
+        raise UserError(f"'{path}' does not hold settings (key = value).")
+    return value
+
+
+def merge(
+    base: Mapping[str, Any], overrides: Sequence[str], *, settings: type[BaseModel] | None = None
+) -> dict[str, Any]:
+    """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
+    merged: dict[str, Any] = {**base, "settings": dict(base.get("settings", {}))}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise UserError(f"Expected --set key=value, got '{override}'.")
+        path = key.strip().split(".")
+        if len(path) == 1 and path[0] not in RunConfig.model_fields and settings is not None:
+            path = ["settings", path[0]]
+        target = merged
+        for part in path[:-1]:
+            target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise UserError(f"'{part}' in --set {key} is not a group of settings.")
+        target[path[-1]] = load_yaml(value, f"The value of --set {key}")
+    return merged
+
+
+def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> Any:
+    """`values` as a `kind`, or one clear line that names the key, the value and what would do."""
+    unknown = [k for k in values if k not in kind.model_fields]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], kind.model_fields, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kind.model_fields)}."
+        raise UserError(f"Unknown key '{unknown[0]}' in {where}; {hint}")
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"Bad value for '{key}' in {where}: {first['msg']}, got {first['input']!r}.") from None
+
+
+def check(config: RunConfig) -> None:
+    """Refuse what cannot be."""
+    if config.epsilon is not None and not (config.epsilon > 0 and math.isfinite(config.epsilon)):
+        raise UserError(f"Expected epsilon > 0, got {config.epsilon}.")
+    if config.epsilon is not None and config.settings.get("sigma") is not None:
+        raise UserError(f"Give epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
+    if not 0 < config.delta < 1:
+        raise UserError(f"Expected delta in (0, 1), got {config.delta}.")
+    if config.cap is not None and not (config.cap > 0 and math.isfinite(config.cap)):
+        raise UserError(f"Expected cap > 0, got {config.cap}.")

@@ -1,0 +1,162 @@
+"""A run in public words: what the server sends to a site so that both build the same `Job`, checked by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismfl import __version__
+from prismfl.core.job import Job
+from prismfl.core.method import Settings
+from prismfl.core.payloads import JsonDict
+from prismfl.data import DATASETS, Schema, Spec, load_public
+from prismfl.data.public import public_names
+from prismfl.data.schema_file import read_schema
+from prismfl.errors import UserError
+from prismfl.runs.config import RunConfig, check, validate
+from prismfl.runs.names import NAME, RefusedError, check_name
+from prismfl.runs.planning import find_method, resolve, secrecy, task_of
+
+# What a request says besides the public facts. Everything else is the server's own business, or the site's.
+TRAVELS = (
+    "method", "unit", "relation", "sites", "split", "subset", "records", "participation", "epsilon", "delta", "model",
+    "public", "public_count", "seed", "secure", "settings",
+)  # fmt: skip
+
+
+def describe(
+    config: RunConfig, spec: Spec, sites: Sequence[str], *, run: str | None = None, schema: Schema | None = None
+) -> JsonDict:
+    """The description of a run: sigma is solved here, once, and everybody uses that number."""
+    names = [check_name(name) for name in sites]
+    if len(set(names)) != len(names):
+        raise UserError(f"Two sites have the same name in {', '.join(names)}; give each its own.")
+    check(config)
+    method = find_method(config.method)
+    if method.pooled:
+        raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
+    images, source = public_images(config.public)
+    asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
+    settings = resolve(asked, task_of(asked, spec, method), method)
+    told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
+    found = load_images(asked, spec, source) if method.needs_public else None
+    body = {
+        "prismfl": __version__,
+        "config": {k: told[k] for k in TRAVELS},
+        "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": [*spec.shape], "classes": [*spec.classes]},
+        "train_size": spec.train_size,
+        "schema": None if schema is None else schema_digest(schema),
+        "public": None if found is None else images_digest(found),
+        "sites": names,
+    }
+    return {**body, "digest": digest_of(body), "run": run or digest_of(body)[:16]}
+
+
+def public_images(given: str | None) -> tuple[str | None, str | None]:
+    """The name under which public images travel, and where whoever asks has them from: NAME, or NAME=FOLDER."""
+    if given is None or given in public_names():
+        return given, given
+    name, equals, folder = given.partition("=")
+    if not equals or not NAME.fullmatch(name):
+        raise UserError(
+            "Expected public images that are drawn or named, or NAME=FOLDER with NAME on the list of each site, got "
+            f"'{given}'."
+        )
+    return name, folder
+
+
+def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tensor:
+    channels, height, width = spec.shape
+    where: str | Path = source or "procedural"
+    where = where if where in public_names() else Path(where)
+    shape, count = (channels, height, width), config.public_count
+    return load_public(where, shape=shape, count=count, key_seed=config.seed or 0, data_dir=config.data_dir).images
+
+
+def images_digest(images: torch.Tensor) -> str:
+    """Of public images as 8 bits a pixel: what all sides of a run compare."""
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8).contiguous()
+    return hashlib.sha256(repr(tuple(pixels.shape)).encode() + pixels.numpy().tobytes()).hexdigest()
+
+
+def schema_digest(schema: Schema) -> str:
+    return hashlib.sha256(json.dumps(schema_words(schema), sort_keys=True).encode()).hexdigest()
+
+
+def digest_of(description: JsonDict) -> str:
+    public = {k: v for k, v in description.items() if k not in ("digest", "run")}
+    return hashlib.sha256(json.dumps(public, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def check_description(description: JsonDict) -> None:
+    """Refuse another version or a changed config, before anything else is looked at."""
+    if description.get("prismfl") != __version__:
+        raise RefusedError(
+            "version-mismatch", f"The server runs prismfl {description.get('prismfl')}, this site runs {__version__}."
+        )
+    if description.get("digest") != digest_of(description):
+        raise RefusedError("config-mismatch", "The run's config does not have the digest it claims.")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,79}", str(description.get("run"))):
+        raise RefusedError("config-mismatch", "The run has no usable name.")
+
+
+def job_of(description: JsonDict, *, with_public: bool = True, source: str | None = None, device: str = "cpu") -> Job:
+    """The job that a description stands for; the same on the server and on every site.
+
+    Public images take seconds to make; what asks for no computation on them can do without. `source` is where this
+    side has them from, in its own words; they must be the ones that the description means.
+    """
+    check_description(description)
+    config: RunConfig = validate(RunConfig, description["config"], "the run's config")
+    method = find_method(config.method)
+    spec = spec_of(description)
+    public = None
+    if method.needs_public and with_public:
+        public = load_images(config, spec, source or config.public)
+        if images_digest(public) != description["public"]:
+            raise RefusedError("refused", "This side's public images are not the ones that the run means.")
+    task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    return Job(str(description["run"]), method, settings, task, config.seed or 0, secrecy(config))
+
+
+def spec_of(description: JsonDict) -> Spec:
+    told: dict[str, Any] = description["spec"]
+    shape, classes = tuple(int(n) for n in told["shape"]), tuple(str(c) for c in told["classes"])
+    return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
+
+
+def schema_words(schema: Schema) -> JsonDict:
+    """A schema as plain values, in the keys of a schema file."""
+    columns = []
+    for column in schema.columns:
+        words: JsonDict = {"name": column.name, "type": column.type, "min": column.min, "max": column.max}
+        words |= {"categories": list(column.categories) or None, "missing": column.missing}
+        words |= {"integer": column.integer or None, "scale": column.scale}
+        columns.append({key: value for key, value in words.items() if value is not None})
+    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
+    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema."""
+    if config.data in DATASETS:
+        return DATASETS[config.data], None
+    if config.schema_file is not None:
+        schema = read_schema(config.schema_file)
+        size = config.records or schema.train_size or 0
+        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", ""), schema
+    if config.classes is None or config.image_size is None:
+        raise UserError(
+            "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "
+            "images."
+        )
+    shape = (config.channels or 3, config.image_size, config.image_size)
+    return Spec(config.data, "image", shape, tuple(config.classes), config.records or 0, "", ""), None

@@ -1,0 +1,216 @@
+"""What a run will cost and send, from public numbers alone: no record is opened here."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismfl.core.method import Method, Settings
+from prismfl.core.task import Task
+from prismfl.data import DATASETS, Spec
+from prismfl.data.facts import declared_facts
+from prismfl.errors import UserError
+from prismfl.methods import METHODS
+from prismfl.privacy import account
+from prismfl.privacy.cost import Cost
+from prismfl.privacy.shares import Secrecy
+from prismfl.rng import Key
+from prismfl.runs.config import RunConfig, check, validate
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will cost and send, from public numbers only."""
+
+    method: str
+    sigma: float | None
+    epsilon: float | None
+    epsilon_rdp: float | None
+    epsilon_per_round: float | None
+    delta: float
+    unit: str
+    relation: str
+    guarantee: str
+    rounds: int
+    releases: int
+    bytes_up: int
+    records: int
+    cost: str
+    warnings: tuple[str, ...]
+
+
+def find_method(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(METHODS)}."
+    raise UserError(f"Unknown method '{name}'; {hint}")
+
+
+def configure(options: Mapping[str, Any]) -> RunConfig:
+    """A config from keyword arguments: what is not a key of the run is a setting of its method."""
+    own = {k: v for k, v in options.items() if k in RunConfig.model_fields}
+    rest = {k: v for k, v in options.items() if k not in RunConfig.model_fields}
+    own["settings"] = {**own.get("settings", {}), **rest}
+    config: RunConfig = validate(RunConfig, own, "the arguments")
+    validate(find_method(config.method).settings, config.settings, f"the settings of {config.method}")
+    return config
+
+
+def is_own(config: RunConfig) -> bool:
+    """Whether the data are the user's own, not a public benchmark's."""
+    return config.data not in DATASETS
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """The config with its seed and its source of noise decided.
+
+    A seed makes a simulation: whoever knows it can take the noise off. So on one's own data the noise comes from the
+    operating system unless a seed is asked for; a named benchmark is a simulation unless one asks for the real thing.
+    """
+    own = is_own(config)
+    noise = config.noise or ("operating-system" if own and config.seed is None else "seeded")
+    seed = config.seed if config.seed is not None else Key.from_os().integer() % 2**31 if own else 0
+    return config.model_copy(update={"seed": seed, "noise": noise})
+
+
+def declared_spec(config: RunConfig) -> Spec:
+    """The declared facts of the data, without opening a file of records; what is not declared is an error."""
+    if config.data in DATASETS:
+        return DATASETS[config.data]
+    check_path(config)
+    return declared_facts(
+        config.data,
+        classes=config.classes,
+        image_size=config.image_size,
+        channels=config.channels,
+        schema=config.schema_file,
+        unit=unit_column(config),
+        records=None if config.records is None else config.records * config.sites,
+    )
+
+
+def check_path(config: RunConfig) -> None:
+    if not Path(config.data).exists():
+        near = difflib.get_close_matches(config.data, DATASETS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
+        raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
+
+
+def unit_column(config: RunConfig) -> str | None:
+    return None if config.unit in ("record", "client") else config.unit
+
+
+def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
+    if method.kinds and spec.kind not in method.kinds:
+        kinds = " and ".join(method.kinds)
+        raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
+    sites = 1 if method.pooled else config.sites
+    if config.records is None and config.data not in DATASETS:
+        raise UserError("For your own data, declare a public (rounded) number of records a site: --set records=1000.")
+    size = config.subset or spec.train_size
+    records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
+    model = config.model
+    if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
+        model = "mlp"
+    return Task(
+        data=spec.name,
+        shape=spec.shape,
+        classes=spec.classes,
+        sites=tuple(f"site-{i}" for i in range(sites)),
+        records=records,
+        model=model,
+        unit=spec.unit if config.unit == "record" and spec.unit else config.unit,
+        relation=config.relation,
+        delta=config.delta,
+        participation=1.0 if method.pooled else config.participation,
+        device=config.device,
+        public=public,
+    )
+
+
+def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
+    """The method's settings with sigma solved from epsilon over the whole run."""
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    wants_noise = "sigma" in method.settings.model_fields
+    if method.guarantee is None and config.epsilon is not None:
+        raise UserError(
+            f"Method '{method.name}' has no DP guarantee, so epsilon {config.epsilon} cannot be met; leave it out."
+        )
+    if not wants_noise or getattr(settings, "sigma", None) is not None:
+        return settings
+    if config.epsilon is None:
+        raise UserError(f"Method '{method.name}' needs a privacy budget: give --epsilon (say 1.0) or --set sigma=1.0.")
+
+    def cost(sigma: float) -> Cost:
+        return method.plan(settings.model_copy(update={"sigma": sigma}), task)
+
+    return settings.model_copy(update={"sigma": account.calibrate(cost, config.epsilon, config.delta)})
+
+
+def warnings_of(config: RunConfig, task: Task, settings: Settings) -> list[str]:
+    advice = find_method(config.method).advice
+    found = advice(settings, task) if advice is not None else []
+    if config.delta >= 1.0 / task.records:
+        found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
+    return found
+
+
+def plan(config: RunConfig) -> Plan:
+    """Sigma, epsilon and bytes of a run, before any record is read."""
+    method = find_method(config.method)
+    check(config)
+    task = task_of(config, declared_spec(config), method)
+    settings = resolve(config, task, method)
+    cost = method.plan(settings, task)
+    once = method.plan(settings.model_copy(update={"rounds": 1}), task)
+    shapes = method.shapes(settings, task)
+    size = sum(_width(dtype) * math.prod(shape) for item in shapes.values() for dtype, shape in item.values())
+    releases = settings.rounds * len(task.sites)
+    return Plan(
+        method=method.name,
+        sigma=getattr(settings, "sigma", None),
+        epsilon=finite(account.epsilon(cost, config.delta)),
+        epsilon_rdp=finite(account.epsilon_rdp(cost, config.delta)),
+        epsilon_per_round=finite(account.epsilon(once, config.delta)),
+        delta=config.delta,
+        unit=cost.unit,
+        relation=cost.relation,
+        guarantee=guarantee_words(cost),
+        rounds=settings.rounds,
+        releases=releases,
+        bytes_up=size * releases,
+        records=task.records,
+        cost=cost.describe(),
+        warnings=tuple(warnings_of(config, task, settings)),
+    )
+
+
+def guarantee_words(cost: Cost, noise: str = DEPLOYMENT) -> str:
+    """What is promised, in words. Noise that follows from a seed protects nobody."""
+    if not cost.private:
+        return "none"
+    if cost.is_zero:
+        return "nothing leaves"
+    return "differential privacy" if noise == DEPLOYMENT else NO_PROTECTION
+
+
+def secrecy(config: RunConfig) -> Secrecy | None:
+    return None if config.secure is None else Secrecy(config.secure.quorum, config.secure.colluding)
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _width(dtype: str) -> int:
+    return {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}[dtype]

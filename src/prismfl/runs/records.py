@@ -1,0 +1,114 @@
+"""The records of a run on one machine: read, split over its simulated sites, and the public images beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl.core.job import Job
+from prismfl.core.method import Method
+from prismfl.core.records import Records
+from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
+from prismfl.data.facts import UndeclaredError
+from prismfl.rng import Identities
+from prismfl.runs.config import RunConfig
+from prismfl.runs.planning import (
+    Warn,
+    check_path,
+    declared_spec,
+    unit_column,
+)
+
+Rows = np.ndarray[Any, Any]
+
+
+TEST_FRACTION = 0.2  # of own data without a test part of its own
+
+
+def spec_of(config: RunConfig) -> Spec:
+    """The declared facts of the data; a run may take what is left open (an image size) from the files."""
+    try:
+        return declared_spec(config)
+    except UndeclaredError:
+        return read_data(config).spec
+
+
+def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
+    """The records. Own data without a test part of its own keep a fifth back for it, unless `held_out` is False."""
+    if config.data in DATASETS:
+        return load(config.data, data_dir=config.data_dir, subset=config.subset)
+    check_path(config)
+    split = parse_split(config.split)
+    return load_path(
+        Path(config.data),
+        label=config.label,
+        classes=config.classes,
+        image_size=config.image_size,
+        channels=config.channels,
+        schema=config.schema_file,
+        unit=unit_column(config),
+        natural=split.column if split.name == "natural" else None,
+        train_size=None if config.records is None else config.records * config.sites,
+        test_fraction=TEST_FRACTION if held_out else 0.0,
+    )
+
+
+def parts_digest(dataset: Dataset, parts: Sequence[Rows]) -> str | None:
+    """Which of the user's records each simulated site holds: a record pays for one of them only if that stays so."""
+    names = dataset.identity
+    if names is None:
+        return None
+    sites = [hashlib.sha256(b"".join(sorted(names[i] for i in part))).hexdigest() for part in parts]
+    return hashlib.sha256("".join(sites).encode()).hexdigest()
+
+
+def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
+    if job.method.pooled:
+        return [np.arange(len(dataset.y_train))]
+    return list(
+        partition(
+            dataset.y_train.numpy(),
+            config.sites,
+            split=config.split,
+            seed=config.seed or 0,
+            natural=dataset.natural_train,
+            classes=len(dataset.spec.classes),
+            identity=dataset.identity,
+        )
+    )
+
+
+def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
+    index = torch.from_numpy(np.asarray(rows))
+    unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
+    named: list[Identities] = []  # the same records in every round: named once
+
+    def take() -> Records:
+        return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
+
+    return take
+
+
+def raw_records(records: Records) -> list[bytes]:
+    x, y = records.x.numpy(), records.y.numpy()
+    return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
+
+
+def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
+    if not method.needs_public:
+        return None
+    found = load_public(
+        config.public or "procedural",
+        shape=(spec.shape[0], spec.shape[1], spec.shape[2]),
+        count=config.public_count,
+        key_seed=config.seed or 0,
+        data_dir=config.data_dir,
+    )
+    for notice in found.notices:
+        warn(notice)
+    return found.images

@@ -1,0 +1,207 @@
+"""What a finished run reports, whoever drove it: scores, cost, bytes, digest, and the synthetic set."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl.core.job import Job
+from prismfl.core.method import State
+from prismfl.core.payloads import Payload, SyntheticSet
+from prismfl.core.release import Release
+from prismfl.core.rounds import Host, Hub
+from prismfl.core.task import Task
+from prismfl.data import DATASETS
+from prismfl.data.pictures import save_grid
+from prismfl.errors import PrismError
+from prismfl.files import inside as run_files
+from prismfl.nets.classifier import build
+from prismfl.privacy import account
+from prismfl.privacy.cost import Cost, Relation
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.rng import Key
+from prismfl.runs.config import RunConfig
+from prismfl.runs.directory import MOST_PAYLOAD_BYTES, SCHEMA_VERSION, RunDirectory
+from prismfl.runs.planning import finite, guarantee_words
+from prismfl.sources import DEPLOYMENT, SIMULATION
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run reports; `as_dict` is the JSON form.
+
+    `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
+    started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
+    releases, on the `ledger`.
+    """
+
+    schema_version: int
+    status: str
+    method: str
+    data: str
+    split: str
+    sites: int
+    rounds: int
+    seed: int
+    model: str
+    accuracy: float | None
+    accuracy_min: float | None
+    epsilon: float | None
+    guarantee: str
+    delta: float
+    unit: str
+    relation: str
+    sigma: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    digest: str
+    run_dir: str
+    noise: str = SIMULATION
+    own_data: bool = False
+    epsilon_total: float | None = None
+    cost_total: dict[str, Any] | None = None
+    ledger: str | None = None
+    spent_so_far: dict[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def total_of(directory: RunDirectory) -> Cost:
+    """All that a finished run's model depends on."""
+    told = directory.read_json("result.json")
+    if told.get("cost_total") is not None:
+        return Cost.from_json(told["cost_total"])
+    costs = [Cost.from_json(entry) for entry in directory.read_json("ledger.json").values()]
+    return max(costs, key=lambda cost: account.epsilon(cost, float(told["delta"])))
+
+
+def _whole_noise(config: RunConfig) -> str:
+    """Where the noise came from that the final model depends on: a seed anywhere in the chain leaves no protection."""
+    own = DEPLOYMENT if config.noise == "operating-system" else SIMULATION
+    if config.start is None or own == SIMULATION:
+        return own
+    earlier = RunDirectory.open(Path(config.start)).read_json("result.json")
+    return DEPLOYMENT if earlier.get("noise") == DEPLOYMENT or not earlier.get("own_data", True) else SIMULATION
+
+
+def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
+    """A run's cost and that of the run it started from."""
+    if config.start is None:
+        return cost
+    earlier = total_of(RunDirectory.open(Path(config.start)))
+    if (earlier.unit, earlier.relation) != (cost.unit, cost.relation):
+        return Cost.non_private(cost.unit, cost.relation)  # unlike units never add: nothing can be said of both
+    return earlier.beside(cost)
+
+
+def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
+    """How the final model scores records."""
+    custom = job.method.predict
+    if custom is not None:
+        return lambda items, x: custom(job.settings, job.task, items, x)
+    task = job.task
+    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    return lambda items, x: classifier.logits(items["model"].to(task.device), x.to(task.device))
+
+
+def spent_on(job: Job, hosts: list[Host], hub: Hub | None) -> tuple[float, Cost]:
+    """The largest epsilon that any site (or the hub) has on its ledger for this run."""
+    if hub is not None:
+        costs = [charged(hub.ledger, job, "client", "add-remove")]
+    else:
+        costs = [charged(host.ledger, job, job.task.unit, job.task.relation, host.part) for host in hosts]
+    worst = {cost: account.epsilon(cost, job.task.delta) for cost in set(costs)}
+    cost = max(worst, key=lambda c: worst[c])
+    return worst[cost], cost
+
+
+def charged(ledger: Ledger, job: Job, unit: str, relation: Relation, part: str = "") -> Cost:
+    """What a run has on a ledger (for one part of the data): the sum of its releases."""
+    mine = (charge.cost for charge in ledger.charges(run=job.run) if charge.part == part)
+    return sum(mine, start=Cost.zero(unit, relation))
+
+
+def result_of(
+    job: Job, directory: RunDirectory, state: State, *, scores: Sequence[float], cost: Cost, config: RunConfig | None
+) -> Result:
+    """The result of a run that has ended. Without a `config` it was a federation's: the cost is that of the whole plan,
+    which each site's own ledger enforces, and the releases say where the noise came from."""
+    rows, crossed = directory.metrics(), directory.messages()
+    total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
+    if config is None:
+        split, noise, whole = "sites", noise_of(directory, {}, {}) or DEPLOYMENT, cost
+    else:
+        split, noise, whole = config.split, _whole_noise(config), _whole_cost(config, cost)
+    return Result(
+        schema_version=SCHEMA_VERSION,
+        status="finished",
+        method=job.method.name,
+        data=job.task.data,
+        split=split,
+        sites=len(job.task.sites),
+        rounds=job.settings.rounds,
+        seed=job.seed,
+        model=job.task.model,
+        accuracy=round(float(np.mean(scores)), 4) if scores else None,
+        accuracy_min=round(min(scores), 4) if scores else None,
+        epsilon=finite(account.epsilon(cost, job.task.delta)),
+        guarantee=guarantee_words(whole, noise),
+        delta=job.task.delta,
+        unit=cost.unit,
+        relation=cost.relation,
+        sigma=getattr(job.settings, "sigma", None),
+        bytes_up=total["up"],
+        bytes_down=total["down"],
+        seconds=round(float(rows[-1]["seconds"]) if rows else 0.0, 2),
+        digest=state_digest(state),
+        run_dir=str(directory.path),
+        noise=noise,
+        own_data=(config.data if config is not None else job.task.data) not in DATASETS,
+        epsilon_total=finite(account.epsilon(whole, job.task.delta)),
+        cost_total=whole.to_json(),
+    )
+
+
+def save_synthetic(state: State, folder: Path, task: Task) -> None:
+    made = state.items.get("synthetic")
+    if not isinstance(made, SyntheticSet):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "gen.npz", x=made.x.numpy(), y=made.y.numpy())
+    if task.kind == "image":
+        save_grid(made.x, made.hard_y, folder / "sample.png", classes=task.classes)
+
+
+def state_digest(state: State) -> str:
+    """The digest of a state; the same number that `prismfl run` reports for it."""
+    digests = {name: payload.digest for name, payload in sorted(state.items.items())}
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
+def noise_of(run: RunDirectory, config: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    """Where the noise came from: as the result, the config or a kept release says. One that says "seeded" is enough."""
+    said = [str(place["noise"]) for place in (result, config) if place.get("noise")] or [_kept_noise(run) or ""]
+    if any(words.startswith("seeded") for words in said):
+        return SIMULATION
+    return DEPLOYMENT if any(words.startswith("operating") for words in said) else None
+
+
+def _kept_noise(run: RunDirectory) -> str | None:
+    """Where the noise came from, as the first kept release says."""
+    for message in run.messages():
+        if message.direction == "up" and message.file is not None and (run.path / message.file).is_file():
+            try:
+                raw = run_files.read_bytes(run.path, message.file, most=MOST_PAYLOAD_BYTES)
+                return Release.decode(raw).noise
+            except PrismError:
+                return None
+    return None

@@ -1,0 +1,210 @@
+"""From a config to a finished run: plan, run, resume. The command line and `prismfl.run` are thin layers over this."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prismfl import runtime
+from prismfl.core.job import Job
+from prismfl.core.method import Method, Settings, State
+from prismfl.core.rounds import initial_state
+from prismfl.data import Dataset
+from prismfl.errors import UserError
+from prismfl.metrics.utility import accuracy
+from prismfl.privacy import account
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs.config import RunConfig, check, validate
+from prismfl.runs.directory import RunDirectory
+from prismfl.runs.hosts import open_hosts, own_ledger
+from prismfl.runs.planning import (
+    Warn,
+    find_method,
+    finite,
+    is_own,
+    resolve,
+    secrecy,
+    settled,
+    task_of,
+    warnings_of,
+)
+from prismfl.runs.records import (
+    Rows,
+    parts_digest,
+    public_images_of,
+    read_data,
+    spec_of,
+    split_records,
+)
+from prismfl.runs.result import Result, charged, predictor, result_of, save_synthetic, spent_on, total_of
+from prismfl.transport import in_process as local
+
+
+def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+    """A whole run in a new directory. Everything that can be wrong with the request is found before it is made."""
+    method = find_method(config.method)
+    check(config)
+    config = settled(config)
+    settings = resolve(config, task_of(config, spec_of(config), method), method)
+    resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
+    places = {name: str(Path(value).resolve()) for name in ("ledger", "start") if (value := getattr(config, name))}
+    if is_own(config):
+        places["ledger"] = str(own_ledger(config).parent.resolve())
+    resolved = resolved.model_copy(update=places)
+    config = config.model_copy(update=places)
+    created = datetime.now(UTC)
+    identity = _identity(resolved, created if config.ledger or is_own(config) else None)
+    job, dataset = _job(identity, resolved, settings, warn)
+    parts = split_records(config, dataset, job)
+    predictor(job)
+    stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
+    path = Path(config.out) if config.out else _default_path(config, method, created)
+    first = started_from(config, job, warn)
+    directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
+    if is_own(config):
+        directory.write_json("parts.json", {"digest": parts_digest(dataset, parts)})
+    directory.save_state(first)
+    return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
+
+
+def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
+    """The first state: the method's own, or with the model that an earlier run ended with."""
+    state = initial_state(job)
+    if config.start is None:
+        return state
+    earlier = RunDirectory.open(Path(config.start))
+    ended = earlier.load_state() if earlier.status == "finished" else None
+    if ended is None or "model" not in ended.items or "model" not in state.items:
+        raise UserError(f"'{config.start}' has no finished model for '{job.method.name}' to start from.")
+    if ended.items["model"].shapes() != state.items["model"].shapes():
+        raise UserError(f"The model in '{config.start}' is not a {job.task.model}; use the same --model in both runs.")
+    cost = total_of(earlier)
+    words = f"cost epsilon {account.epsilon(cost, config.delta):.3g}" if cost.private else "has no guarantee"
+    warn(f"the model to start from {words}, beside what this run costs; the result states both together.")
+    return State(0, {**state.items, "model": ended.items["model"]})
+
+
+def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+    """Take a killed run to its end; a finished one just reports."""
+    directory = RunDirectory.open(path)
+    if directory.status == "finished":
+        return Result(**directory.read_json("result.json"))
+    stored = directory.read_json("config.json")
+    identity = str(stored.pop("run"))
+    stored.pop("created", None)
+    config = settled(validate(RunConfig, stored, str(path / "config.json")))
+    method = find_method(config.method)
+    settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
+    job, dataset = _job(identity, config, settings, warn)
+    parts = split_records(config, dataset, job)
+    same = not is_own(config) or directory.read_json("parts.json")["digest"] == parts_digest(dataset, parts)
+    _check_resumed(directory, identity, config, same=same)
+    return _execute(job, config, dataset, parts, directory=directory, progress=progress)
+
+
+def _check_resumed(directory: RunDirectory, identity: str, config: RunConfig, *, same: bool) -> None:
+    """A run on one's own data goes on with the records and on the ledger that it began with."""
+    state = directory.load_state()
+    if not is_own(config) or state is None:
+        return
+    if not same:
+        raise UserError(f"The data changed since '{directory.path}' began; a run on other records is a new run.")
+    with Ledger.open(own_ledger(config), create=state.round == 0) as ledger:
+        if state.round > 0 and not ledger.charges(run=identity):
+            raise UserError(f"The ledger {ledger.path} does not know this run, which has released; restore its own.")
+
+
+def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
+    method = find_method(config.method)
+    dataset = read_data(config)
+    task = task_of(config, dataset.spec, method, public_images_of(config, dataset.spec, method, warn))
+    for line in (*dataset.notices, *warnings_of(config, task, settings)):
+        warn(line)
+    return Job(identity, method, settings, task, config.seed or 0, secrecy(config)), dataset
+
+
+def _execute(
+    job: Job,
+    config: RunConfig,
+    dataset: Dataset,
+    parts: Sequence[Rows],
+    *,
+    directory: RunDirectory,
+    progress: local.Progress,
+) -> Result:
+    runtime.tune(config.threads)
+    started = time.monotonic()
+    hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
+    predict = predictor(job)
+    spent = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        progress(what + spent, done, total)
+
+    def after_round(state: State, traffic: dict[str, int]) -> None:
+        nonlocal spent
+        epsilon = finite(spent_on(job, hosts, hub)[0])
+        spent = f", epsilon {epsilon:.3g} spent" if epsilon else ""
+        directory.add_metrics(
+            {
+                "round": state.round,
+                "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
+                "epsilon": epsilon,
+                "seconds": round(time.monotonic() - started, 3),
+                **traffic,
+            }
+        )
+
+    outcome = local.run(
+        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
+    )
+    scores = scores_of(job, predict, outcome, dataset)
+    _, cost = spent_on(job, hosts, hub)
+    result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
+    if is_own(config):
+        book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
+        result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
+    save_synthetic(outcome.state, directory.path / "gen", job.task)
+    unit, relation = job.task.unit, job.task.relation
+    extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
+    if hub is not None:
+        extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()
+    directory.write_json("ledger.json", extract)
+    for ledger in {id(known): known for known in (*(h.ledger for h in hosts), *([hub.ledger] if hub else ()))}.values():
+        ledger.close(job.run)
+    directory.write_json("result.json", result.as_dict())
+    directory.set_status("finished")
+    shutil.rmtree(directory.path / "memory", ignore_errors=True)  # locks and secrets of a run that is over
+    return result
+
+
+def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
+    budget = "inf" if method.guarantee is None else f"{config.epsilon:g}" if config.epsilon else "sigma"
+    data = Path(config.data).stem
+    base = Path("runs") / method.name / f"{data}_eps{budget}-{when:%Y%m%dT%H%M%S}"
+    path, n = base, 1
+    while path.exists():
+        n += 1
+        path = base.with_name(f"{base.name}-{n}")
+    return path
+
+
+def _identity(config: RunConfig, when: datetime | None) -> str:
+    """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
+    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
+    name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
+    return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
+
+
+def scores_of(job: Job, predict: Any, outcome: local.Outcome, dataset: Dataset) -> list[float]:
+    """Test accuracy of the server's model, or of each site's own."""
+    places = [outcome.state.items] if job.method.model_at == "server" else list(outcome.own.values())
+    found = [accuracy(predict, items, dataset.x_test, dataset.y_test) for items in places]
+    return [score for score in found if score is not None]

@@ -1,0 +1,32 @@
+"""The server as a Flower app: the component that a SuperLink loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prismfl.errors import UserError
+from prismfl.runs.config import RunConfig, read, validate
+from prismfl.transport.conductor import Rules
+from prismfl.transport.flower import adapter as flower
+
+
+def serve(grid: flower.Grid, context: flower.Context) -> None:
+    from prismfl.server import serving
+    from prismfl.server.config import enrolled
+
+    told = context.run_config
+    if told.get("run-dir"):
+        server = Path(str(told["server"])) if told.get("server") else None
+        names = {key: name for name, key in enrolled(server).items()} if server else {}
+        serving.serve(Path(str(told["run-dir"])), flower.GridPost(grid, names))
+        return
+    if not told.get("config"):
+        raise UserError('Give the run a config: flwr run APP --run-config \'config="run.toml" out="runs/trial"\'.')
+    config: RunConfig = validate(RunConfig, read(Path(str(told["config"]))), str(told["config"]))
+    sites = [f"site-{i}" for i in range(config.sites)]
+    rules = Rules(config.sites, deadline=600.0, join=600.0, poll=0.1)
+    directory = serving.prepare(Path(str(told["out"])), config, sites, rules=rules, evaluate=True)
+    serving.serve(directory.path, flower.GridPost(grid, {}))
+
+
+server_app = flower.server_app(serve)

@@ -1,0 +1,81 @@
+"""A site as a Flower app: the component that a SuperNode loads.
+
+A site is found by the environment variable PRISMFL_SITE, which its operator sets and no server can. Without it, in
+Flower's simulation, each virtual node holds a part of the named data set, with seeded noise.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismfl.files.atomic import make_folder
+from prismfl.transport.conductor import Answer, Request
+from prismfl.transport.flower import adapter as flower
+
+if TYPE_CHECKING:
+    from prismfl.site.office import Office
+
+SITE = "PRISMFL_SITE"
+
+
+def answer(request: Request, context: flower.Context) -> Answer:
+    from prismfl.site.office import Office
+
+    folder = os.environ.get(SITE)
+    if folder is not None:
+        office = Office.open(Path(folder))
+        bound(office.config.max_memory, office.config.max_seconds)
+        given = office.answer(request)
+        wait_for(office.config.answer_every)
+        return given
+    return _simulated(request, context).answer(request)
+
+
+def bound(gigabytes: float, seconds: float) -> None:
+    """The operating system ends what takes more: a request cannot use up the site's machine."""
+    import resource
+
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    used = int(spent.ru_utime + spent.ru_stime)
+    for what, most in ((resource.RLIMIT_AS, int(gigabytes * 2**30)), (resource.RLIMIT_CPU, used + int(seconds) + 1)):
+        _, hard = resource.getrlimit(what)
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (allowed, hard))
+
+
+def wait_for(every: float) -> None:
+    """Until the next multiple of so many seconds: when an answer leaves then tells nothing of how long it took."""
+    if every > 0:
+        time.sleep(every - time.time() % every)
+
+
+def _simulated(request: Request, context: flower.Context) -> Office:
+    from prismfl.core.payloads import KINDS
+    from prismfl.methods import METHODS
+    from prismfl.site.config import SiteConfig
+    from prismfl.site.office import Office
+
+    part, parts = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    config = request.job["config"]
+    site = SiteConfig(
+        name=f"site-{part}",
+        data=request.job["spec"]["name"],
+        part=part,
+        parts=parts,
+        split=config["split"],
+        seed=config["seed"],
+        unit=config["unit"],
+        cap="none",
+        methods=list(METHODS),
+        releases=list(KINDS),
+        noise="seeded",
+    )
+    folder = Path(str(context.run_config["out"])) / "sites" / site.name
+    make_folder(folder, closed=True)
+    return Office(folder, site)
+
+
+client_app = flower.client_app(answer)

@@ -1,0 +1,292 @@
+"""A site's records and the public facts about them, by the site's own words alone. Nothing here knows a request.
+
+The data are read once, by `site init` or `site check`: every value is mapped into the declared domain, a record that
+cannot be is left out by itself, and what is left is kept with its prints in a private snapshot. A request is answered
+from the snapshot: no file of the site's data is opened for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
+
+from prismfl.core.records import Records
+from prismfl.data import DATASETS, Dataset, Spec, load_path, partition
+from prismfl.data import load as load_named
+from prismfl.data.facts import declared_facts
+from prismfl.data.faults import Fault
+from prismfl.data.found import TABLES
+from prismfl.data.schema import check_classes, plain
+from prismfl.data.schema_file import LIMIT as SCHEMA_LIMIT
+from prismfl.errors import UserError
+from prismfl.files.atomic import make_folder, write_atomically
+from prismfl.files.bounded import read_json, read_regular
+from prismfl.site.config import SiteConfig
+from prismfl.site.folder import FILE
+
+FORMAT = 2
+"""Of the snapshot and of the rule by which values are mapped; a change of either is a new number."""
+LIMIT = 16 * 2**30
+NOTE, TENSORS = "data.json", "records.safetensors"
+PRINT = 32
+# The keys of site.toml that decide what is read.
+SHAPING = ("data", "label", "schema_file", "classes", "image_size", "channels", "features", "bounds", "unit")
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback
+class SiteData:
+    """What a site computes on, what the ledger knows it by, and how many records were left out (on-site only)."""
+
+    spec: Spec
+    records: Records
+    prints: list[bytes]
+    left_out: int = 0
+    faults: tuple[Fault, ...] = ()
+    source: dict[str, Any] = field(default_factory=dict)
+
+
+def facts(config: SiteConfig) -> Spec:
+    """The declared public facts of the site's data; no record is opened for them, and none could change them."""
+    if config.data in DATASETS:
+        return DATASETS[config.data]
+    place, unit = Path(config.data), _unit(config)
+    if place.suffix == ".npz" and config.features is not None:
+        _needs(config, "classes", "bounds")
+        classes = tuple(plain(name) for name in config.classes or ())
+        check_classes(classes)
+        return Spec(place.name, "table", (config.features,), classes, 0, "", "", unit=unit)
+    if place.name.endswith(TABLES) and not place.is_dir():
+        _needs(config, "schema_file")
+    else:
+        _needs(config, "classes", "image_size", "channels", *(("bounds",) if place.suffix == ".npz" else ()))
+        if place.is_dir() and unit is not None:
+            raise UserError(f"Expected unit = \"record\" for images in folders in {FILE}, got '{unit}'.")
+    return declared_facts(
+        place,
+        classes=config.classes,
+        image_size=config.image_size,
+        channels=config.channels,
+        schema=config.schema_file,
+        unit=unit,
+    )
+
+
+def prepare(folder: Path, config: SiteConfig) -> SiteData:
+    """Read the site's data by its own facts and keep what was read in the site's folder."""
+    return keep(folder, config, read(config))
+
+
+def load(folder: Path, config: SiteConfig) -> SiteData:
+    """The site's data: from the snapshot if it is whole and fits site.toml, else read anew.
+
+    Whether the source has changed is not looked at here; see `stale`.
+    """
+    if config.data in DATASETS:
+        return read(config)
+    spec, note = facts(config), _note(folder)
+    if note is not None and note["shaped_by"] == _shaped_by(config, spec):
+        try:
+            return _snapshot(_tensors(folder), note["digest"], spec, note["left_out"])
+        except UserError:
+            pass  # damaged: read anew
+    return prepare(folder, config)
+
+
+def stale(folder: Path, config: SiteConfig) -> str | None:
+    """Why the snapshot is not what a reading of the data would give now, in words; for the operator's own commands."""
+    if config.data in DATASETS:
+        return None
+    spec, note = facts(config), _note(folder)
+    if note is None:
+        return "this site's data have not been read yet"
+    if note["shaped_by"] != _shaped_by(config, spec):
+        return f"{FILE} says other things about the data than when they were read"
+    if note["source"] != _stamp(Path(config.data)):
+        return f"'{config.data}' has changed since it was read"
+    try:
+        _intact(_tensors(folder), note["digest"])
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def read(config: SiteConfig) -> SiteData:
+    """The site's records, each mapped into the declared domain or left out by itself."""
+    if config.data in DATASETS:
+        return _trial(config)
+    spec, place = facts(config), Path(config.data)
+    source = _stamp(place)  # before the first byte is read: a change on the way shows
+    if place.name.endswith(TABLES) and not place.is_dir():
+        given: dict[str, Any] = {"schema": config.schema_file, "label": config.label, "unit": _unit(config)}
+    elif spec.kind == "table":
+        given = {"bounds": config.bounds, "unit": _unit(config)}
+    else:
+        given = {"image_size": config.image_size, "channels": config.channels}
+        given |= {"bounds": config.bounds, "unit": _unit(config)} if place.suffix == ".npz" else {}
+    found = load_path(place, classes=spec.classes, lenient=True, **given)
+    x = found.x_train
+    if tuple(x.shape[1:]) != spec.shape:
+        if len(x):
+            raise UserError(
+                f"{FILE} declares records of shape {spec.shape}, '{place}' holds {tuple(x.shape[1:])}; "
+                "mend image_size, channels or features."
+            )
+        x = x.new_zeros((0, *spec.shape))
+    unit = None if found.unit_train is None else torch.from_numpy(found.unit_train)
+    records, prints = Records(x, found.y_train, unit), [*(found.prints_train or ()), *found.more_prints]
+    return SiteData(spec, records, prints, found.left_out, found.faults, source)
+
+
+def keep(folder: Path, config: SiteConfig, data: SiteData) -> SiteData:
+    """Write the snapshot of what was read; named data sets need none."""
+    if config.data in DATASETS:
+        return data
+    place = folder / "data"
+    if Path(config.data).resolve().is_relative_to(place.resolve()):
+        raise UserError(f"Expected the site's data outside of '{place}', which is for what is read from them.")
+    prints = np.frombuffer(b"".join(data.prints), dtype=np.uint8).reshape(-1, PRINT).copy()
+    tensors = {"x": data.records.x.contiguous(), "y": data.records.y, "prints": torch.from_numpy(prints)}
+    if data.records.unit is not None:
+        tensors["unit"] = data.records.unit
+    raw = write_tensors(tensors)
+    if len(raw) > LIMIT:
+        raise UserError(f"Expected at most {LIMIT:,} bytes of records, got {len(raw):,}; declare a smaller image_size.")
+    note = {
+        "format": FORMAT,
+        "facts": asdict(data.spec),
+        "shaped_by": _shaped_by(config, data.spec),
+        "digest": hashlib.sha256(raw).hexdigest(),
+        "source": data.source,
+        "left_out": data.left_out,
+    }
+    make_folder(place, closed=True)
+    place.chmod(0o700)
+    write_atomically(place / TENSORS, raw)
+    write_atomically(place / NOTE, json.dumps(note, indent=2, sort_keys=True).encode())
+    return data
+
+
+def _unit(config: SiteConfig) -> str | None:
+    return None if config.unit in ("record", "client") else config.unit
+
+
+def _needs(config: SiteConfig, *keys: str) -> None:
+    missing = [key for key in keys if not getattr(config, key)]
+    if missing:
+        raise UserError(
+            f"Expected {' and '.join(missing)} in {FILE}: what the data '{config.data}' are like is this site's own "
+            "declaration, and no record is opened to see."
+        )
+
+
+@lru_cache(maxsize=1)
+def _named(data: str, data_dir: str | None) -> Dataset:
+    """Read once: the processes of a site are forked from one that has it."""
+    return load_named(data, data_dir=data_dir)
+
+
+def _trial(config: SiteConfig) -> SiteData:
+    """A named data set, or this site's part of it."""
+    dataset = _named(config.data, config.data_dir)
+    rows = np.arange(len(dataset.y_train))
+    if config.part is not None:
+        labels, classes = dataset.y_train.numpy(), len(dataset.spec.classes)
+        parts = partition(
+            labels, config.parts, split=config.split, seed=config.seed, classes=classes, identity=dataset.identity
+        )
+        rows = parts[config.part]
+    index = torch.from_numpy(np.asarray(rows))
+    records = Records(dataset.x_train[index], dataset.y_train[index])
+    return SiteData(DATASETS[config.data], records, [row.tobytes() for row in records.x.numpy()])
+
+
+def _shaped_by(config: SiteConfig, spec: Spec) -> str:
+    """A digest of all that decides what a file is read as."""
+    schema = None
+    if config.schema_file is not None:
+        schema = hashlib.sha256(read_regular(Path(config.schema_file), limit=SCHEMA_LIMIT)).hexdigest()
+    words = {key: getattr(config, key) for key in SHAPING} | {"schema": schema, "facts": asdict(spec)}
+    return hashlib.sha256(json.dumps([FORMAT, words], sort_keys=True).encode()).hexdigest()
+
+
+def _note(folder: Path) -> dict[str, Any] | None:
+    """What is written about the snapshot, if it can be used."""
+    try:
+        found = read_json(folder / "data" / NOTE)
+    except UserError:
+        return None
+    kinds = {"format": int, "facts": dict, "shaped_by": str, "digest": str, "source": dict, "left_out": int}
+    if not isinstance(found, dict) or any(type(found.get(key)) is not kind for key, kind in kinds.items()):
+        return None
+    return found if found["format"] == FORMAT else None
+
+
+def _tensors(folder: Path) -> Path:
+    return (folder / "data" / TENSORS).resolve()
+
+
+def _intact(path: Path, digest: str) -> bytes:
+    raw = read_regular(path, limit=LIMIT)
+    if hashlib.sha256(raw).hexdigest() != digest:
+        raise UserError(f"The snapshot {path} of the data is damaged.")
+    return raw
+
+
+@lru_cache(maxsize=1)
+def _snapshot(path: Path, digest: str, spec: Spec, left_out: int) -> SiteData:
+    """The tensors under `path` if they are what was written. What was read once is not read again."""
+    found = read_tensors(_intact(path, digest))
+    x, y, prints, unit = found["x"], found["y"], found["prints"], found.get("unit")
+    whole = (x.dtype, y.dtype, prints.dtype) == (torch.float32, torch.int64, torch.uint8)
+    printed = prints.dim() == 2 and prints.shape[1] == PRINT and len(prints) >= len(y)
+    whole = whole and x.shape == (len(y), *spec.shape) and printed
+    if not whole or (unit is not None and (unit.dtype, unit.shape) != (torch.int64, y.shape)):
+        raise UserError(f"The snapshot {path} of the data is damaged.")
+    return SiteData(spec, Records(x, y, unit), [row.tobytes() for row in prints.numpy()], left_out)
+
+
+def _stamp(place: Path) -> dict[str, Any]:
+    """How the source looks from outside: names, sizes and times, without opening a file of it."""
+    files = [place]
+    if place.is_dir():
+        files = sorted(Path(top) / name for top, _, names in os.walk(place) for name in names)
+    looks = [(str(file.relative_to(place)), file.lstat() if file != place else file.stat()) for file in files]
+    listed = [[name, look.st_size, look.st_mtime_ns] for name, look in looks]
+    digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+    size = sum(look.st_size for _, look in looks)
+    return {"path": str(place.resolve()), "files": len(listed), "bytes": size, "stamp": digest}
+
+
+def declare(config: SiteConfig) -> tuple[SiteConfig, list[str]]:
+    """The config with the facts that its files can tell, and which of them were taken from there.
+
+    For the operator's own command: from then on what it wrote into site.toml counts, and counts as public.
+    """
+    place = Path(config.data)
+    found: dict[str, Any] = {}
+    if config.data in DATASETS or (place.name.endswith(TABLES) and not place.is_dir()):
+        return config, []
+    if place.is_dir():
+        from prismfl.data.folders import class_folders, measured
+
+        found["classes"] = list(class_folders(place))
+        if odd := [name for name in found["classes"] if not name.isprintable() or name != name.strip()]:
+            raise UserError(f"Rename the folder {odd[0]!r} of '{place}': a class's name is plain text.")
+        if config.image_size is None or config.channels is None:
+            found |= measured(place, sized=config.image_size is None)
+    elif place.suffix == ".npz":
+        from prismfl.data.arrays import measured_arrays
+
+        found |= measured_arrays(place)
+    taken = {key: value for key, value in found.items() if getattr(config, key) is None}
+    return SiteConfig(**{**config.model_dump(), **taken}), sorted(taken)

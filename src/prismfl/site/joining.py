@@ -1,0 +1,160 @@
+"""A site's processes: its SuperNode, the warm process that its ClientApps are forked from. Light to import."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from prismfl.errors import UserError
+from prismfl.files.atomic import opener, write_atomically
+from prismfl.transport.flower.children import (
+    ProcessError,
+    beside_python,
+    end,
+    environment,
+    free_port,
+    spawn,
+    split_address,
+    wait,
+)
+from prismfl.transport.flower.guard import write_commands
+
+Say = Callable[[str], None]
+CLOCK_TOLERANCE = 5.0
+RETRY_SECONDS = 5.0
+SHORT_LIFE, REFUSED_RETRY, REFUSED_SECONDS = 30.0, 15.0, 90.0
+
+
+class Refusals:
+    """How long a server has been turning this site away.
+
+    Flower counts a connection that broke off as open for another minute and refuses the same key meanwhile, in the same
+    words as a key that it does not know; only time tells the two apart.
+    """
+
+    since: float | None = None
+
+    def last_too_long(self, started: float, ended: float) -> bool:
+        """Takes note of a connection; whether those that were refused, one after the other, have lasted too long."""
+        if ended - started >= SHORT_LIFE:
+            self.since = None
+            return False
+        self.since = started if self.since is None else self.since
+        return ended - self.since > REFUSED_SECONDS
+
+
+def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None = None) -> None:
+    """Reach the server with the site's own trust before Flower does, and say in one line what is wrong.
+
+    An unreachable server is tried again (for ever unless `attempts` is given); a wrong certificate is final.
+    """
+    host, port = split_address(address)
+    tried = 0
+    while True:
+        tried += 1
+        try:
+            _check_clock(host, port, ca, say)
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise UserError(
+                f"The server at {address} does not have a certificate of this federation ({error.verify_message}); "
+                f"nothing was sent. Ask its operator for the right ca.pem."
+            ) from None
+        except ssl.SSLError as error:
+            raise UserError(f"The server at {address} does not speak TLS ({error.reason}); nothing was sent.") from None
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            if attempts is not None and tried >= attempts:
+                raise UserError(f"Cannot reach the server at {address}: {why}.") from None
+            say(f"cannot reach the server at {address}: {why}; trying again in {RETRY_SECONDS:g} s")
+            time.sleep(RETRY_SECONDS)
+
+
+def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
+    if ca is None:
+        connection = http.client.HTTPConnection(host, port, timeout=10)
+    else:
+        context = ssl.create_default_context(cafile=str(ca))
+        connection = http.client.HTTPSConnection(host, port, timeout=10, context=context)
+    try:
+        connection.request("GET", "/v1/fleet/clock")
+        told = connection.getresponse().getheader("date")
+    except http.client.HTTPException:
+        raise ConnectionError(0, "it does not answer as a server of a federation") from None
+    finally:
+        connection.close()
+    if told:
+        skew = (datetime.now(UTC) - parsedate_to_datetime(told)).total_seconds()
+        if abs(skew) > CLOCK_TOLERANCE:
+            say(f"warning: this site's clock is {skew:+.0f} s off the server's; set it, or the server will refuse it")
+
+
+def supernode_command(folder: Path, address: str, *, insecure: bool) -> list[str]:
+    keys = folder / "keys"
+    command = [beside_python("flower-supernode"), "--superlink", address]
+    if insecure:
+        command += ["--insecure"]
+    else:
+        command += ["--root-certificates", str(keys / "ca.pem")]
+        command += ["--auth-supernode-private-key", str(keys / "node.key")]
+    return [*command, "--host", "127.0.0.1", "--port", str(free_port())]
+
+
+def follow_log(log: Path, say: Say) -> Callable[[], None]:
+    """A function that repeats what is new in a log: what this site refused, and why, belongs on its terminal."""
+    seen = log.stat().st_size if log.exists() else 0
+
+    def look() -> None:
+        nonlocal seen
+        size = log.stat().st_size if log.exists() else 0
+        if size < seen:
+            seen = 0  # the log was rotated
+        if size > seen:
+            with log.open("rb") as file:
+                file.seek(seen)
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            seen += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                say(line)
+
+    return look
+
+
+def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int | None = None) -> None:
+    """Be a site until told to stop: a SuperNode that is started again when it ends by itself."""
+    folder = folder.resolve()
+    ca = None if insecure else folder / "keys" / "ca.pem"
+    write_commands(folder / "bin")
+    settings = {**environment(folder / "flower"), "PRISMFL_SITE": str(folder)}
+    settings["PATH"] = f"{folder / 'bin'}{os.pathsep}{settings['PATH']}"
+    write_atomically(folder / "site.pid", str(os.getpid()).encode())
+    refusals = Refusals()
+    while True:
+        preflight(address, ca, say, attempts=attempts)
+        say(f"joining {address}; stop with Ctrl-C")
+        started = time.monotonic()
+        with open(folder / "supernode.log", "ab", opener=opener) as log:
+            warm = spawn([sys.executable, "-m", "prismfl.site.warm"], settings, log)
+            process = spawn(supernode_command(folder, address, insecure=insecure), settings, log)
+            code = wait(process, follow_log(folder / "site.log", say))
+            end(warm)
+        if code is None:
+            return
+        if refusals.last_too_long(started, time.monotonic()):
+            raise ProcessError(
+                f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
+                f"See {folder / 'supernode.log'}."
+            )
+        refused = refusals.since is not None
+        why = ": the server counts a broken one for a minute, or lacks the key" if refused else ""
+        pause = REFUSED_RETRY if refused else RETRY_SECONDS
+        say(f"the connection ended (code {code}){why}; joining again in {pause:g} s")
+        time.sleep(pause)

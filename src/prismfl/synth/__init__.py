@@ -1,0 +1,1 @@
+"""One data holder, no federation: a synthetic copy of images or of a table, through the same site step."""

@@ -1,0 +1,280 @@
+"""A synthetic table from a private one: read by a declared schema, trained through the door, charged, certified."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismfl import __version__, runtime
+from prismfl.core.job import Job
+from prismfl.core.once import Holder, Made, release_once
+from prismfl.core.records import Records
+from prismfl.core.task import Task
+from prismfl.data.ids import unit_codes
+from prismfl.data.prints import bag_prints, row_prints, vector_prints
+from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
+from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
+from prismfl.data.schema_file import parse_schema, read_content
+from prismfl.errors import UserError
+from prismfl.files.atomic import write_atomically
+from prismfl.methods.generators import threedgl
+from prismfl.methods.generators.ddp_vae import METHOD, SITE, solve
+from prismfl.privacy import account
+from prismfl.rng import Key
+from prismfl.runs.config import merge, validate
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
+
+Warn = Callable[[str], None]
+FEW = 10
+BATCH, SMALL = 1024, 5000
+NO_LABEL = "\0no label"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A private table, encoded by its declaration. `labelled` is False where the schema declares no label."""
+
+    name: str
+    schema: Schema
+    labelled: bool
+    records: Records
+    order: tuple[str, ...]
+    prints: list[bytes]
+    source: str
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.schema.classes if self.labelled else ("all",)
+
+
+def synth_table(
+    data: str,
+    *,
+    schema: Path | None,
+    epsilon: float,
+    delta: float,
+    out: Path,
+    seed: int = 0,
+    deployed: bool = True,
+    ledger: str | None = None,
+    cap: float | None = None,
+    sets: list[str] | None = None,
+    records: int | None = None,
+    rows: int | None = None,
+    warn: Warn = lambda _: None,
+) -> dict[str, Any]:
+    """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it."""
+    runtime.tune(1)
+    _check_out(out)
+    account.check_epsilon(epsilon)
+    account.check_delta(delta)
+    table = read_private(data, schema, warn=warn)
+    size = _declared_size(table, records)
+    if rows is not None and rows < 1:
+        raise UserError(f"Expected rows >= 1, got {rows}.")
+    task = _task(table, size, delta)
+    cfg = solve(_settings(table, size, sets or []), task, epsilon)
+    threedgl.init(cfg, task, Key.seed(seed))
+    job = Job("synth", METHOD, cfg, task, seed)
+    holder = Holder(table.records, table.prints, table.source, Path(ledger) if ledger else None, cap, deployed=deployed)
+    made = release_once(job, holder)
+    pool = {f"{threedgl.PREFIX}{SITE}": made.release.items["generator"]}
+    key = Key.from_os() if deployed else Key.seed(seed)
+    x, y = threedgl.sample_pool(cfg, task, pool, rows or size, key=key.child("sample"))
+    write_atomically(out, table_bytes(_decoded(table, x, y), out))
+    found = _certificate(table, task, cfg, out=out, count=len(y), made=made)
+    write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
+    return {**found, "out": str(out), "ledger": str(made.ledger)}
+
+
+def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
+    """A user's file with its schema, or a named table (its training part)."""
+    from prismfl.data import DATASETS, load
+
+    if data in DATASETS:
+        found = load(data)
+        assert found.schema is not None
+        order = (*found.schema.names, found.schema.label)
+        prints = vector_prints(found.x_train.numpy())
+        return Table(data, found.schema, True, Records(found.x_train, found.y_train), order, prints, data)
+    if schema is None:
+        raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
+    declared, labelled = read_declared(schema)
+    raw = load_columns(Path(data))
+    _check_columns(data, raw, declared, labelled)
+    clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.type == "numeric")
+    if clipped:
+        warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    try:
+        x = declared.encode(raw)
+        y = declared.encode_labels(raw[declared.label]) if labelled else torch.zeros(len(x), dtype=torch.int64)
+    except UserError as error:
+        raise UserError(f"{data}: {error}") from None
+    if labelled:
+        _check_classes(data, y, declared, warn)
+    unit = None
+    if declared.unit is not None:
+        unit = torch.from_numpy(unit_codes(raw[declared.unit], declared.unit))
+    prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label}) + row_prints(raw)
+    prints += bag_prints(list(zip(*(cells for n, cells in raw.items() if n not in (declared.label, declared.unit)))))
+    source = str(Path(data).resolve())
+    return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw), prints, source)
+
+
+def read_declared(path: Path) -> tuple[Schema, bool]:
+    """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
+    content = read_content(path)
+    labelled = not isinstance(content, dict) or "label" in content
+    if isinstance(content, dict) and not labelled:
+        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
+    return parse_schema(content, where=f"schema {path}"), labelled
+
+
+def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> None:
+    expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
+    for name in expected:
+        if name not in raw:
+            raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
+    extra = [name for name in raw if name not in expected]
+    if extra:
+        raise UserError(f"Column '{extra[0]}' of {data} is not in the schema; declare it or drop it.")
+    if not raw[expected[0]]:
+        raise UserError(f"Expected records in {data}, got only a header.")
+    for column in schema.columns:
+        look = look_of(raw[column.name])
+        wrong = look == "empty" or (column.type == "numeric" and look in ("date", "text", "categorical"))
+        if wrong:
+            hint = HINTS.get(look, HINTS["text"])
+            raise UserError(f"Column '{column.name}' of {data} {hint}.")
+
+
+def _check_classes(data: str, y: torch.Tensor, schema: Schema, warn: Warn) -> None:
+    sizes = torch.bincount(y, minlength=len(schema.classes)).tolist()
+    if sum(n > 0 for n in sizes) < 2:
+        raise UserError(
+            f"Label '{schema.label}' of {data} takes only one of its declared classes; leave label and classes out of "
+            "the schema and declare it as a column, or drop it."
+        )
+    for name, n in zip(schema.classes, sizes):
+        if n < FEW:
+            warn(f"Class '{name}' has fewer than {FEW} records: its synthetic records will be mostly noise.")
+
+
+def _outside(values: list[Any], column: Column) -> int:
+    low, high = column.bounds()
+    cells = (plain(v) for v in values if not is_missing(v))
+    return sum(not low <= number <= high for cell in cells if (number := _float(cell)) is not None)
+
+
+def _float(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _declared_size(table: Table, records: int | None) -> int:
+    from prismfl.data import DATASETS
+
+    known = DATASETS[table.name].train_size if table.source in DATASETS else table.schema.train_size
+    declared = records if records is not None else known
+    if declared is None:
+        raise UserError(
+            f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "
+            "schema. It is never taken from the data."
+        )
+    if declared < 1:
+        raise UserError(f"Expected records >= 1, got {declared}.")
+    return declared
+
+
+def _settings(table: Table, size: int, sets: list[str]) -> threedgl.Config:
+    """Defaults by the declared size (batches near 1,000; small tables ask more for moments), then --set."""
+    halvings = max(2, math.ceil(math.log2(max(1.0, size / BATCH))))
+    base = {"rate": 2.0**-halvings, "start": 50 if size < SMALL else 20, "balance": "noised"}
+    given = merge({}, sets, settings=threedgl.Config)["settings"]
+    if "start" not in given and "queries" in given:
+        base["start"] = max(1, int(given["queries"]) // 3)
+    found: threedgl.Config = validate(threedgl.Config, {**base, **given, "columns": words(table.schema)}, "--set")
+    return found
+
+
+def _task(table: Table, size: int, delta: float) -> Task:
+    unit = table.schema.unit or "record"
+    return Task(table.name, (table.schema.width,), table.classes, (SITE,), size, "mlp", unit=unit, delta=delta)
+
+
+def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    """Synthetic columns in the order of the original; ids of the unit are new numbers."""
+    found = table.schema.decode(x)
+    if table.labelled:
+        found[table.schema.label] = table.schema.decode_labels(y)
+    if table.schema.unit is not None:
+        found[table.schema.unit] = np.arange(1, len(x) + 1)
+    return {name: found[name] for name in table.order}
+
+
+def table_bytes(columns: Mapping[str, np.ndarray[Any, Any]], out: Path) -> bytes:
+    """The columns as CSV or Parquet, by the name of the file."""
+    if out.suffix in (".parquet", ".pq"):
+        import pyarrow
+        from pyarrow import parquet
+
+        sink = io.BytesIO()
+        parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), sink)
+        return sink.getvalue()
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values())))
+    return text.getvalue().encode()
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix not in (".csv", ".parquet", ".pq"):
+        raise UserError(f"Expected a .csv or .parquet file as --out, got {out}.")
+    if out.suffix != ".csv":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
+    out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _certificate(
+    table: Table, task: Task, cfg: threedgl.Config, *, out: Path, count: int, made: Made
+) -> dict[str, Any]:
+    """What was promised. Nothing in it is read off the records: no true count, no clipping count."""
+    cost = made.release.cost
+    epsilon = account.epsilon(cost, task.delta)
+    private = f"({epsilon:.4g}, {task.delta:g})-differentially private; unit {task.unit}."
+    return {
+        "schema_version": 2,
+        "statement": private if made.release.noise == DEPLOYMENT else f"{NO_PROTECTION} (the noise is seeded).",
+        "guarantee": made.guarantee(),
+        "total_so_far": made.total,
+        "method": METHOD.name,
+        "data": table.name,
+        "out": out.name,
+        "rows": count,
+        "epsilon": epsilon,
+        "delta": task.delta,
+        "unit": task.unit,
+        "relation": task.relation,
+        "records": task.records,
+        "noise": made.release.noise,
+        "cost": cost.to_json(),
+        "settings": cfg.model_dump(mode="json"),
+        "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
+        "software": f"prismfl {__version__}",
+    }

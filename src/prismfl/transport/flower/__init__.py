@@ -1,0 +1,1 @@
+"""Flower as a transport: the only folder that imports it."""

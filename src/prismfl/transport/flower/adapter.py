@@ -1,0 +1,213 @@
+"""The Flower engine: with `flower_guard.py`, which starts its processes, the only file that imports flwr (1.41).
+
+A `GridPost` carries requests and answers over Flower's Grid, `client_app` puts a site behind a ClientApp. Both only
+move bytes: what a message means is decided in `remote.py` on the server and by the site's own office.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from prismfl.errors import UserError
+from prismfl.files.bounded import DEPTH, load_json
+from prismfl.transport.conductor import CODE_LENGTH, Answer, Request
+
+__all__ = ["ClientApp", "Context", "Grid", "GridPost", "ServerApp", "client_app", "read_answer", "server_app"]
+RECORD, BODY = "prismfl", "body"
+STYPE = "prismfl.bytes"
+MESSAGE_TYPE = "train.prismfl"
+APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others say that nothing came
+TTL_MARGIN = 60.0
+MOST_WORDS = 4_000_000
+CALL_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+def pack(words: Mapping[str, str], body: bytes) -> RecordDict:
+    """Words and bytes as a Flower record; the bytes travel in chunks and are never deserialised by Flower."""
+    array = Array("uint8", (len(body),), STYPE, body)
+    return RecordDict({RECORD: ConfigRecord(dict(words)), BODY: ArrayRecord({BODY: array})})
+
+
+def unpack(content: RecordDict) -> tuple[dict[str, str], bytes] | None:
+    """The inverse of `pack`, or None for anything else."""
+    records = dict(content.items())
+    words, arrays = records.get(RECORD), records.get(BODY)
+    if set(records) != {RECORD, BODY} or not isinstance(words, ConfigRecord) or not isinstance(arrays, ArrayRecord):
+        return None
+    array = arrays.get(BODY)
+    if set(arrays) != {BODY} or array is None or array.stype != STYPE or not isinstance(array.data, bytes):
+        return None
+    if not all(isinstance(value, str) for value in words.values()):
+        return None
+    return {key: str(value) for key, value in words.items()}, array.data
+
+
+def request_record(request: Request) -> RecordDict:
+    words = {
+        "kind": request.kind,
+        "job": json.dumps(request.job, sort_keys=True),
+        "round": str(request.round),
+        "seconds": repr(request.seconds),
+        "turn": request.turn,
+        "told": request.told,
+    }
+    return pack(words, request.state)
+
+
+def read_request(message: Message) -> Request:
+    found = unpack(message.content)
+    if found is None:
+        raise UserError("Expected a request of a prismfl server.")
+    words, body = found
+    if any(len(text) > MOST_WORDS for text in words.values()):
+        raise UserError(f"Expected words of at most {MOST_WORDS} letters in a request.")
+    kind: Any = words["kind"]
+    if kind not in ("hello", "round", "finish"):
+        raise UserError("Expected a request of a known kind.")
+    job, turn, told = load_json(words["job"], depth=DEPTH), words["turn"], words["told"]
+    return Request(kind, job, int(words["round"]), float(words["seconds"]), body, turn, told)
+
+
+def read_answer(message: Message) -> Answer:
+    """An answer, whatever the other side made of it. The text of an error is never looked at."""
+    if not message.has_content():
+        return Answer("code", code="internal")
+    found = unpack(message.content)
+    if found is None:
+        return Answer("code", code="malformed")
+    words, body = found
+    return Answer(words.get("kind", "code"), words.get("code", "")[:CODE_LENGTH], words.get("site", "")[:80], body)
+
+
+class BoundedCalls:
+    """Calls to Flower's Grid that may not come back.
+
+    It repeats requests for ever, and waits two hours for the rest of a reply whose sender died while sending; but a
+    round ends at its deadline. A call that takes longer than `seconds` gives None and goes on in its thread; a later
+    one of the same name gets its result, or None until there is one.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._unfinished: dict[Hashable, Future[Any]] = {}
+
+    def __call__(self, name: Hashable, call: Callable[[], Iterable[T]]) -> list[T] | None:
+        earlier: Future[list[T]] | None = self._unfinished.get(name)
+        future = _in_thread(lambda: list(call())) if earlier is None else earlier
+        try:
+            found = future.result(self.seconds if earlier is None else 0.0)
+        except TimeoutError:
+            if not future.done():
+                self._unfinished[name] = future
+                return None
+            self.forget(name)
+            raise
+        self.forget(name)
+        return found
+
+    def forget(self, name: Hashable) -> None:
+        self._unfinished.pop(name, None)
+
+
+def _in_thread(call: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # whatever it was, it is raised where the answer is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+class GridPost:
+    """The transport of `remote.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
+
+    def __init__(
+        self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0, patience: float = CALL_SECONDS
+    ) -> None:
+        self.grid, self.names, self.refresh = grid, names, refresh
+        self._calls = BoundedCalls(patience)
+        self._tickets: dict[str, tuple[int, Request, float]] = {}
+        self._places: dict[int, str | None] = {}
+        self._seen = float("-inf")
+
+    def places(self) -> Mapping[int, str | None]:
+        if time.monotonic() - self._seen >= self.refresh:
+            nodes = self._calls("nodes", self.grid.get_nodes)
+            if nodes is None:
+                return self._places
+            known = {node.node_id: self.names.get(node.public_key) for node in nodes}
+            # With enrolled keys, a node without one is nobody.
+            self._places = {place: name for place, name in known.items() if name is not None or not self.names}
+            self._seen = time.monotonic()
+        return self._places
+
+    def send(self, place: int, request: Request) -> bool:
+        ttl = request.seconds + TTL_MARGIN
+        message = Message(request_record(request), place, MESSAGE_TYPE, ttl=ttl, group_id=str(request.round + 1))
+        name = (place, request.kind, request.round, request.turn)
+        ids = self._calls(name, partial(self.grid.push_messages, [message]))
+        if not ids or not ids[0]:
+            return False
+        self._tickets[ids[0]] = (place, request, time.monotonic() + ttl)
+        return True
+
+    def collect(self) -> Iterator[tuple[int, Request, Answer]]:
+        for name, (_, _, expires) in list(self._tickets.items()):
+            # One by one: a reply that never becomes whole must not keep others waiting.
+            replies = self._calls(name, partial(self.grid.pull_messages, [name])) or []
+            if not replies and time.monotonic() > expires:
+                del self._tickets[name]
+                self._calls.forget(name)
+            for reply in replies:
+                ticket = self._tickets.pop(reply.metadata.reply_to_message_id, None)
+                if ticket is None:
+                    continue  # answered before: a duplicate counts for nothing
+                place, request, _ = ticket
+                if reply.has_error() and reply.error.code not in APP_ERRORS:
+                    yield place, request, Answer("lost")
+                elif reply.metadata.src_node_id != place:
+                    yield place, request, Answer("code", code="forged-sender")
+                else:
+                    yield place, request, read_answer(reply)
+
+
+def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:
+    """A ClientApp that hands every request to `answer` and lets only codes out when something goes wrong."""
+    app = ClientApp()
+
+    @app.train("prismfl")
+    def handle(message: Message, context: Context) -> Message:
+        try:
+            given = answer(read_request(message), context)
+        except Exception:  # the border of the site: Flower would send the exception's text to the server
+            given = Answer("code", code="refused")
+        words = {"kind": given.kind, "code": given.code, "site": given.site}
+        return Message(pack(words, given.body), reply_to=message)
+
+    return app
+
+
+def server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def run(grid: Grid, context: Context) -> None:
+        main(grid, context)
+
+    return app

@@ -1,0 +1,212 @@
+"""Flower's processes as prismfl starts them: quiet, guarded, and warm. Importing this imports neither flwr nor torch.
+
+`superlink` is Flower's SuperLink whose control and runtime interfaces answer this machine only (Flower serves them
+on the port of the sites, without asking who calls). `clientapp` is Flower's ClientApp process that refuses any app
+other than prismfl's own: a server cannot send code to a site. On a site it is forked from a process that has everything
+imported (`fork_apps`): Flower starts one for every message, and importing costs more than most messages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import ipaddress
+import json
+import os
+import signal
+import sys
+import tomllib
+import zipfile
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from prismfl.errors import UserError, quiet_crashes
+from prismfl.files.atomic import make_folder, write_atomically
+
+COMPONENTS = {"serverapp": "prismfl.server.app:server_app", "clientapp": "prismfl.site.app:client_app"}
+APP_FILES = {"pyproject.toml", ".info/CONTENT"}
+REQUEST_LIMIT = 64 * 1024 * 1024
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class LocalOnly:
+    """ASGI middleware: from elsewhere only the sites' interface can be reached, with bodies of bounded size."""
+
+    def __init__(self, app: App, limit: int = REQUEST_LIMIT) -> None:
+        self.app, self.limit = app, limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        size = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
+        if not _from_here(scope) and not str(scope["path"]).startswith("/v1/fleet/"):
+            await _refuse(send, 403)
+        elif not size.isdigit() or int(size) > self.limit or _is_chunked(scope):
+            await _refuse(send, 413)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _is_chunked(scope: Scope) -> bool:
+    return any(k == b"transfer-encoding" for k, _ in scope["headers"])
+
+
+def _from_here(scope: Scope) -> bool:
+    try:
+        return ipaddress.ip_address((scope.get("client") or ("",))[0]).is_loopback
+    except ValueError:
+        return False
+
+
+async def _refuse(send: Send, status: int) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def superlink() -> None:
+    """The process `flower-superlink`, guarded."""
+    from flwr.superlink import extensions, main
+    from flwr.superlink.cli.flower_superlink import flower_superlink
+    from starlette.middleware import Middleware
+
+    _expect(vars(main).get("extensions") is extensions and hasattr(extensions, "get_middleware"))
+    extensions.get_middleware = lambda: (Middleware(LocalOnly),)
+    flower_superlink()
+
+
+def check_app(content: bytes) -> None:
+    """Refuse an app bundle that is not prismfl's own: two files, no code, our components."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+            names = set(bundle.namelist())
+            small = all(info.file_size < 100_000 for info in bundle.infolist())
+            text = bundle.read("pyproject.toml").decode() if names <= APP_FILES and small else ""
+        components = tomllib.loads(text)["tool"]["flwr"]["app"]["components"]
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise UserError("The server sent an app that is not prismfl's; this site runs no other code.") from error
+    if components != COMPONENTS:
+        raise UserError("The server sent an app that is not prismfl's; this site runs no other code.")
+
+
+def clientapp() -> None:
+    """The process `flwr-clientapp` on a site, guarded."""
+    from flwr.supernode.cli.flwr_clientapp import flwr_clientapp
+    from flwr.supernode.runtime import run_clientapp
+
+    os.umask(0o077)
+    quiet_crashes()
+    _expect("install_from_fab" in vars(run_clientapp))
+    install = vars(run_clientapp)["install_from_fab"]
+
+    def checked(fab_file: bytes, *args: Any, **kwargs: Any) -> Any:
+        check_app(fab_file)
+        return install(fab_file, *args, **kwargs)
+
+    vars(run_clientapp)["install_from_fab"] = checked
+    flwr_clientapp()
+
+
+def _expect(condition: bool) -> None:
+    if not condition:
+        raise UserError("This Flower is not the 1.41 that prismfl guards; install the version it was made for.")
+
+
+def quiet_environment(home: str) -> dict[str, str]:
+    """The environment of Flower's processes: no telemetry, no update check, no installation at run time."""
+    return {
+        **os.environ,
+        "FLWR_HOME": home,
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def control() -> None:
+    """Flower's command line: each of the commands in a JSON list. A key that is known already is fine."""
+    import click
+    from flwr.cli.app import app
+
+    for command in json.loads(sys.argv[1]):
+        try:
+            app(command, standalone_mode=False)
+        except click.ClickException as error:
+            if command[0] != "supernode" or "already" not in error.format_message():
+                raise SystemExit(error.format_message()) from None
+
+
+# A warm ClientApp
+
+FIFO = "apps.fifo"
+FORKED_APP = """#!{python}
+import json, os, sys
+
+try:
+    handle = os.open({fifo!r}, os.O_WRONLY | os.O_NONBLOCK)
+    os.write(handle, json.dumps(sys.argv).encode() + b"\\n")
+except OSError:
+    from prismfl.transport.flower.guard import {function}
+
+    {function}()
+"""
+REFUSING_APP = """#!{python}
+raise SystemExit("prismfl: this site runs prismfl's ClientApp and nothing else.")
+"""
+OTHER_APPS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
+
+
+def write_commands(folder: Path) -> None:
+    """The commands that a SuperNode starts, replaced by guarded ones; `folder` goes first on its path."""
+    make_folder(folder)
+    (folder / FIFO).unlink(missing_ok=True)
+    os.mkfifo(folder / FIFO, 0o600)
+    fill = {"python": sys.executable, "fifo": str(folder / FIFO)}
+    texts = {name: REFUSING_APP.format(**fill) for name in OTHER_APPS}
+    texts |= {name: FORKED_APP.format(function=function.__name__, **fill) for name, function in FORKED.items()}
+    for name, text in texts.items():
+        write_atomically(folder / name, text.encode())
+        (folder / name).chmod(0o700)
+
+
+def import_flower() -> None:
+    """Load what the forked processes need of Flower."""
+    import flwr.supercore.cli.flower_superexec
+    import flwr.supernode.cli.flwr_clientapp  # noqa: F401
+
+
+def fork_apps(lines: Iterable[bytes]) -> None:
+    """Fork a process for each command line; returns in the forked process, when it is done."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for these processes; the system clears them away
+    for line in lines:
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with_parent(signal.SIGKILL)
+            sys.argv = json.loads(line)
+            FORKED[Path(sys.argv[0]).name]()
+            return
+
+
+def die_with_parent(signum: int = signal.SIGTERM) -> None:
+    """In a child: have the system send a signal when the parent is gone, however it went."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signum)
+
+
+def superexec() -> None:
+    """The process `flower-superexec`, which starts a ClientApp for each message."""
+    from flwr.supercore.cli.flower_superexec import flower_superexec
+
+    flower_superexec()
+
+
+FORKED: dict[str, Callable[[], None]] = {"flwr-clientapp": clientapp, "flower-superexec": superexec}

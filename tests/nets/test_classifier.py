@@ -1,0 +1,31 @@
+"""The deep tanh network of the gradient-leakage literature."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from prismfl.errors import UserError
+from prismfl.nets.classifier import build
+from prismfl.rng import Key
+
+
+@pytest.mark.parametrize("side", [28, 32])
+def test_its_layers_are_those_of_the_literature(side: int) -> None:
+    classifier, _ = build("tanh-convnet:2", (3, side, side), 10, key=Key.seed(0))
+    layers = list(classifier.module.modules())
+    assert [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)] == [2, 4, 4, 8, 8, 8, 8, 8]
+    assert [layer.in_features for layer in layers if isinstance(layer, nn.Linear)] == [36 * 2]
+
+
+def test_a_record_does_not_depend_on_its_batch() -> None:
+    classifier, params = build("tanh-convnet:2", (1, 12, 12), 3, key=Key.seed(0))
+    x = torch.rand(5, 1, 12, 12, generator=torch.Generator().manual_seed(1))
+    alone = torch.cat([classifier.logits(params, one[None]) for one in x])
+    torch.testing.assert_close(classifier.logits(params, x), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_images_that_vanish_under_its_pooling_are_refused() -> None:
+    with pytest.raises(UserError, match="at least 9 pixels a side, got 8"):
+        build("tanh-convnet", (1, 8, 8), 10, key=Key.seed(0))

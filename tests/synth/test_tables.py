@@ -1,0 +1,271 @@
+"""`prismfl synth` and `prismfl schema` on tables: what comes out, what it says, and every kind of bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from prismfl.cli.main import app
+from prismfl.data.schema_draft import draft, look_of
+from prismfl.errors import BudgetError, UserError
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.synth.tables import read_private, synth_table
+
+HEADER = ["age", "smoker", "ward", "outcome"]
+SCHEMA = """
+label = "outcome"
+classes = ["well", "ill"]
+
+[[columns]]
+name = "age"
+min = 0
+max = 100
+integer = true
+
+[[columns]]
+name = "smoker"
+type = "binary"
+categories = ["no", "yes"]
+
+[[columns]]
+name = "ward"
+type = "categorical"
+categories = ["north", "south", "west"]
+"""
+FAST = ["queries=4", "start=4", "rate=1.0", "hidden=[4]", "latent=2"]
+
+
+def some_rows(n: int = 60) -> list[list[Any]]:
+    g = np.random.default_rng(0)
+    wards = ["north", "south", "west"]
+    return [
+        [int(g.integers(20, 90)), "yes" if i % 4 == 0 else "no", wards[i % 3], "ill" if i % 3 == 0 else "well"]
+        for i in range(n)
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    write(tmp_path, HEADER, some_rows())
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def write(place: Path, header: list[str], rows: list[list[Any]]) -> None:
+    with (place / "data.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def made(place: Path, **changes: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "schema": place / "schema.toml",
+        "epsilon": 2.0,
+        "delta": 1e-4,
+        "out": place / "out" / "synthetic.csv",
+        "deployed": False,
+        "sets": FAST,
+        "records": 60,
+    }
+    return synth_table(str(place / "data.csv"), **{**settings, **changes})
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_same_columns_and_types_and_a_certificate(place: Path) -> None:
+    found = made(place, rows=40)
+    rows = rows_of(place / "out" / "synthetic.csv")
+    assert len(rows) == found["rows"] == 40
+    assert list(rows[0]) == HEADER
+    assert all(0 <= int(row["age"]) <= 100 for row in rows)
+    assert {row["ward"] for row in rows} <= {"north", "south", "west"}
+    assert {row["outcome"] for row in rows} <= {"well", "ill"}
+    certificate = json.loads((place / "out" / "certificate.json").read_text())
+    shared = {key: value for key, value in found.items() if key != "ledger"}
+    assert certificate == {**shared, "out": "synthetic.csv"}, "paths stay here"
+    assert 1.9 < certificate["epsilon"] <= 2.0
+    assert certificate["noise"].startswith("seeded")
+    assert certificate["records"] == 60
+
+
+def test_a_seed_repeats_and_the_operating_system_does_not(place: Path) -> None:
+    digests = [made(place, out=place / f"{i}" / "a.csv", seed=s)["sha256"] for i, s in enumerate((1, 1, 2))]
+    assert digests[0] == digests[1] != digests[2]
+    real = [made(place, out=place / f"d{i}" / "a.csv", deployed=True) for i in range(2)]
+    assert real[0]["sha256"] != real[1]["sha256"]
+    assert real[0]["noise"] == "operating system"
+
+
+def test_every_release_is_charged_and_the_cap_refuses_before_anything_is_written(place: Path) -> None:
+    book = str(place / "ledger")
+    made(place, ledger=book, cap=3.0, deployed=True)
+    with Ledger.open(place / "ledger" / "ledger.sqlite") as ledger:
+        assert len(ledger.charges()) == 1
+    with pytest.raises(BudgetError):
+        made(place, ledger=book, cap=3.0, deployed=True, out=place / "second" / "b.csv")
+    assert not (place / "second" / "b.csv").exists()
+    with Ledger.open(place / "ledger" / "ledger.sqlite") as ledger:
+        assert len(ledger.charges()) == 1
+
+
+def test_a_value_out_of_bounds_is_clipped_and_its_count_stays_on_the_site(place: Path) -> None:
+    write(place, HEADER, [[300, "no", "west", "ill"], [-5, "no", "west", "well"], *some_rows()])
+    said: list[str] = []
+    found = made(place, warn=said.append)
+    assert [line for line in said if line.startswith("2 values lie outside")]
+    assert "clip" not in json.dumps({k: v for k, v in found.items() if k != "settings"})
+
+
+@pytest.mark.parametrize(
+    ("header", "change", "message"),
+    [
+        (["age", "smoker", "outcome"], lambda r: [r[0], r[1], r[3]], "Expected column 'ward' of the schema"),
+        ([*HEADER, "extra"], lambda r: [*r, 1], "Column 'extra' .* is not in the schema; declare it or drop it"),
+        (HEADER, lambda r: [r[0], r[1], "east", r[3]], "Value 'east' in column 'ward', row 1"),
+        (HEADER, lambda r: ["", *r[1:]], "Column 'age' .* holds no value in any row"),
+        (HEADER, lambda r: [*r[:3], "ill"], "takes only one of its declared classes"),
+        (HEADER, lambda r: [f"2020-01-{1 + r[0] % 28:02d}", *r[1:]], "Column 'age' .* holds dates; turn them into"),
+        (HEADER, lambda r: [f"patient says {r[0]}", *r[1:]], "Column 'age' .* holds free text"),
+        (HEADER, lambda r: [*r[:3], "gone"], "Label 'gone' in row 1"),
+    ],
+)
+def test_bad_tables_are_refused_in_one_line(place: Path, header: list[str], change: Any, message: str) -> None:
+    write(place, header, [change(row) for row in some_rows()])
+    with pytest.raises(UserError, match=message) as caught:
+        made(place)
+    assert "\n" not in str(caught.value)
+    assert not (place / "out" / "synthetic.csv").exists()
+
+
+def test_an_empty_table_is_refused(place: Path) -> None:
+    write(place, HEADER, [])
+    with pytest.raises(UserError, match="got only a header"):
+        made(place)
+
+
+def test_a_small_class_is_warned_about_and_works(place: Path) -> None:
+    rows = [[*row[:3], "ill" if i < 3 else "well"] for i, row in enumerate(some_rows())]
+    write(place, HEADER, rows)
+    said: list[str] = []
+    made(place, warn=said.append)
+    assert any("Class 'ill' has fewer than 10 records" in line for line in said)
+
+
+def test_records_of_the_same_person_count_once(place: Path) -> None:
+    write(place, ["pid", *HEADER], [[i // 4, *row] for i, row in enumerate(some_rows())])
+    (place / "schema.toml").write_text('unit = "pid"\n' + SCHEMA)
+    found = made(place, records=15, rows=20)
+    assert found["unit"] == "pid"
+    assert found["cost"]["unit"] == "pid"
+    assert len(found["cost"]["branches"]) == 1
+    rows = rows_of(place / "out" / "synthetic.csv")
+    assert list(rows[0]) == ["pid", *HEADER]
+    assert [row["pid"] for row in rows] == [str(i) for i in range(1, 21)]
+
+
+def test_a_person_without_an_id_is_refused(place: Path) -> None:
+    write(place, ["pid", *HEADER], [["", *row] for row in some_rows()])
+    (place / "schema.toml").write_text('unit = "pid"\n' + SCHEMA)
+    with pytest.raises(UserError, match="id column 'pid'"):
+        made(place)
+
+
+def test_a_schema_without_label_gives_one_generator(place: Path) -> None:
+    write(place, HEADER[:3], [row[:3] for row in some_rows()])
+    (place / "schema.toml").write_text("\n".join(SCHEMA.splitlines()[3:]))
+    found = made(place, rows=30)
+    assert list(rows_of(place / "out" / "synthetic.csv")[0]) == HEADER[:3]
+    assert len(found["cost"]["branches"]) == 1
+
+
+def test_parquet_keeps_types(place: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made(place, out=place / "out" / "s.parquet")
+    table = parquet.read_table(place / "out" / "s.parquet")
+    assert table.column_names == HEADER
+    assert str(table.schema.field("age").type) == "int64"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": -1.0}, "epsilon > 0"),
+        ({"delta": 2.0}, "0 < delta < 1"),
+        ({"out": Path("x.txt")}, "Expected a .csv or .parquet file as --out"),
+        ({"rows": 0}, "rows >= 1"),
+        ({"records": 0}, "records >= 1"),
+        ({"schema": None}, "prismfl schema"),
+        ({"sets": ["quieries=3"]}, "did you mean 'queries'"),
+    ],
+)
+def test_bad_options_are_named(place: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(place, **changes)
+
+
+def test_a_named_table_needs_no_schema() -> None:
+    table = read_private("breast-cancer", None)
+    assert table.order[-1] == "diagnosis"
+    assert len(table.records) == 455
+
+
+def test_the_draft_leaves_bounds_open_and_drops_dates_and_text(place: Path) -> None:
+    rows = [[*row, f"2021-03-{1 + i % 28:02d}", f"note {i}", ""] for i, row in enumerate(some_rows())]
+    write(place, [*HEADER, "day", "remark", "void"], rows)
+    text, notes = draft(place / "data.csv", label="outcome", unit=None, bounds_from_data=False)
+    assert "min = " not in text.replace("# min =", "")
+    assert 'categories = ["north", "south", "west"]' in text
+    assert [name for name in ("day", "remark", "void") if f'name = "{name}"' in text] == []
+    assert len(notes) == 3
+    (place / "schema.toml").write_text(text)
+    with pytest.raises(UserError, match="declared min and max"):
+        made(place)
+
+
+def test_a_confirmed_draft_can_be_used(place: Path) -> None:
+    text, notes = draft(place / "data.csv", label="outcome", unit=None, bounds_from_data=True)
+    assert any("private" in note for note in notes)
+    (place / "schema.toml").write_text(text)
+    assert made(place)["rows"] >= 59
+
+
+@pytest.mark.parametrize(
+    ("values", "look"),
+    [
+        (["1", "2.5", "x"], "text"),
+        (["", None], "empty"),
+        (["3", "4", "5"], "integer"),
+        (["0.5", "4", "5"], "number"),
+        (["0", "1", ""], "binary"),
+        (["a", "b", "c"] * 10, "categorical"),
+        (["12/03/2020", "13/03/2020", "1/4/2020"], "date"),
+    ],
+)
+def test_what_a_column_looks_like(values: list[Any], look: str) -> None:
+    assert look_of(values) == look
+
+
+def test_the_commands_from_end_to_end(place: Path) -> None:
+    runner = CliRunner()
+    drafted = runner.invoke(
+        app, ["schema", str(place / "data.csv"), "--label", "outcome", "-o", str(place / "draft.toml")]
+    )
+    assert drafted.exit_code == 0
+    assert "private" in drafted.output
+    again = runner.invoke(app, ["schema", str(place / "data.csv"), "-o", str(place / "draft.toml")])
+    assert isinstance(again.exception, UserError)
+    sets = [part for line in FAST for part in ("--set", line)]
+    out = place / "cli" / "s.csv"
+    given = ["synth", str(place / "data.csv"), "--schema", str(place / "schema.toml"), "-e", "2", "-o", str(out)]
+    result = runner.invoke(app, [*given, "--records", "60", "--seed", "1", "--format", "json", *sets])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["out"] == str(out)
+    assert out.exists()
