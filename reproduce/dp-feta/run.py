@@ -1,8 +1,9 @@
 """Reproduces the DP-FETA table: python reproduce/dp-feta/run.py [--only mnist dp-feta] [--out results.json].
 
-Each row is a run of the harness as `prismfl run` makes it. Finished rows are kept in the results file and are not run
-again; a row that was interrupted goes on from the last part of its training. Every row has the same compute: about 8
-minutes of one core. With `--sweep` the diffusion rows of MNIST are run at other lengths, to see where the order turns.
+Each row is a preset (presets/dp-feta) as `prismfl run` takes it. Finished rows are kept in the results file and are not
+run again; a row that was interrupted goes on from the last part of its training. Every row has the same compute: about
+8 minutes of one core. With `--sweep` the diffusion rows of MNIST are run at other lengths, to see where the order
+turns.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from prismfl import runtime
 from prismfl.core.door import PrivateRecords
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.records import Records
-from prismfl.data import load
+from prismfl.data.datasets import load
 from prismfl.data.pictures import save_grid
 from prismfl.methods.generators import dp_feta
 from prismfl.metrics.fidelity import Features, fidelity, learn_features
 from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs import planning, records, simulate
+from prismfl.runs.config import read
 from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
+PRESETS = HERE.parents[1] / "presets" / "dp-feta"
 COMPARED = 2000
 PUBLISHED = {  # accuracy in percent at epsilon 1 and 10: benchmark re-runs, days on a GPU
     ("dp-feta", "mnist"): {1: 95.6, 10: 98.1},
@@ -41,56 +44,37 @@ PUBLISHED = {  # accuracy in percent at epsilon 1 and 10: benchmark re-runs, day
     ("dp-merf", "mnist"): {1: 80.3, 10: 81.3},
     ("dp-merf", "fashion-mnist"): {1: 62.2, 10: 62.2},
 }
-SAME = {"samples": 6000, "train_steps": 600}
-DIFFUSION = {**SAME, "width": 16, "batch": 1024, "draws": 4, "rounds": 6, "steps": 60, "lr": 1.5e-3}
-EASY = {"aggregate": "bucket", "buckets": 12, "queries": 2, "query_rate": 1.0, "query_factor": 14, "warm_steps": 1500}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "dp-feta": {**DIFFUSION, **EASY},
-    # The warm-up's time goes to more DP-SGD steps.
-    "dpdm": {**DIFFUSION, "steps": 75, "lr": 3e-3},
-    "dp-merf": {**SAME, "steps": 1000},
-    "dp-gan": {**SAME, "steps": 1200, "batch": 512},
-}
+SWEEP = (("dp-feta", 1), ("dp-feta", 20), ("dp-feta", 240), ("dpdm", 25), ("dpdm", 300))
+
+
+def preset(
+    data: str, method: str, epsilon: float, *, sites: int = 1, split: str = "iid", steps: int | None = None
+) -> dict[str, Any]:
+    """A row's settings.
+
+    dpdm has no warm-up, so its time goes to more DP-SGD steps. With five sites the compute is divided among them, and
+    dp-feta's first round adds up their central images.
+    """
+    words = [data, *([method] if method != "dp-feta" else []), *([split, f"sites{sites}"] if sites > 1 else [])]
+    words += [f"eps{epsilon:g}", *([f"steps{steps}"] if steps is not None else [])]
+    return read(PRESETS / f"{'-'.join(words)}.toml")
 
 
 def rows() -> list[dict[str, Any]]:
     """Every cell of the table, most wanted first."""
-    cells: list[dict[str, Any]] = []
-
-    def add(data: str, method: str, epsilon: float, *, sites: int = 1, split: str = "iid", **more: Any) -> None:
-        settings = {**SETTINGS[method], **more}
-        cells.append(
-            {"data": data, "method": method, "epsilon": epsilon, "sites": sites, "split": split, "model": "convnet:32",
-             "settings": settings}
-        )  # fmt: skip
-
-    for data in ("mnist", "fashion-mnist"):
-        add(data, "dp-merf", 1)
-    for data in ("mnist", "fashion-mnist"):
-        for epsilon in (1, 10):
-            add(data, "dp-feta", epsilon)
-            add(data, "dpdm", epsilon)
-    for data in ("mnist", "fashion-mnist"):
-        add(data, "dp-merf", 10)
-        add(data, "dp-gan", 1)
-        add(data, "dp-gan", 10)
+    both = ("mnist", "fashion-mnist")
+    cells = [preset(data, "dp-merf", 1) for data in both]
+    cells += [preset(data, method, epsilon) for data in both for epsilon in (1, 10) for method in ("dp-feta", "dpdm")]
+    for data in both:
+        cells += [preset(data, "dp-merf", 10), preset(data, "dp-gan", 1), preset(data, "dp-gan", 10)]
     for split in ("fedlap", "iid"):
-        add("mnist", "dp-merf", 1, sites=5, split=split)
-        # The rows' compute, divided among the sites; the first round adds up their central images.
-        divided = {"rounds": 3, "batch": 200, "warm_steps": 300, "buckets": 4}
-        add("mnist", "dp-feta", 1, sites=5, split=split, easy="pooled", **divided)
-        add("mnist", "dpdm", 1, sites=5, split=split, rounds=2, steps=75, batch=200)
+        cells += [preset("mnist", method, 1, sites=5, split=split) for method in ("dp-merf", "dp-feta", "dpdm")]
     return cells
 
 
 def sweep() -> list[dict[str, Any]]:
     """Shorter and longer diffusion rows on MNIST at epsilon 1."""
-    found = []
-    for method, steps in (("dp-feta", 1), ("dp-feta", 20), ("dp-feta", 240), ("dpdm", 25), ("dpdm", 300)):
-        settings = {**SETTINGS[method], "steps": steps}
-        found.append({"data": "mnist", "method": method, "epsilon": 1, "sites": 1, "split": "iid",
-                      "model": "convnet:32", "settings": settings})  # fmt: skip
-    return found
+    return [preset("mnist", method, 1, steps=steps) for method, steps in SWEEP]
 
 
 def name_of(cell: dict[str, Any]) -> str:

@@ -3,8 +3,9 @@
     python reproduce/fedem/run.py --data-dir DATA --out reproduce/fedem            # about ten CPU minutes
     python reproduce/fedem/run.py --data-dir DATA --epochs 30 --only mnist         # the paper's length
 
-Training goes through the package's own method functions and doors, without the run directory (no file a round), so that
-hundreds of one-batch rounds are affordable. The attacks get the weights and the released gradient, nothing else.
+Settings are presets/fedem and presets/fedem-ablation; rounds follow from --epochs. Training goes through the package's
+own method functions and doors, without the run directory (no file a round), so that hundreds of one-batch rounds are
+affordable. The attacks get the weights and the released gradient, nothing else.
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ from prismfl.core.method import Settings, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.records import Records
 from prismfl.core.task import Task
-from prismfl.data import Dataset, load
+from prismfl.data.datasets import load
+from prismfl.data.spec import Dataset
 from prismfl.methods import METHODS
 from prismfl.methods.gradients import fedem
 from prismfl.metrics.leakage import CONTRAST, leakage, mse, ssim
 from prismfl.nets.classifier import build
 from prismfl.privacy import account
 from prismfl.rng import Key
+from prismfl.runs.config import RunConfig, read, validate
 
-SITES, RECORDS, BATCH, DELTA, MODEL, VICTIMS = 4, 3000, 32, 1e-5, "sigmoid-lenet", 6
+PRESETS = Path(__file__).parents[2] / "presets" / "fedem"
+PLAIN = read(PRESETS / "mnist-fedsgd.toml")  # what all rows share: sites, records, batch, model
+SITES, MODEL, BATCH, VICTIMS = PLAIN["sites"], PLAIN["model"], PLAIN["settings"]["batch"], 6
+RECORDS = PLAIN["subset"] // SITES
 EPOCH = RECORDS // BATCH + 1
 DEEP = "tanh-convnet:8"
 LONG, LONG_ROWS = 1000, ("FedSGD", "FedEM, radius 8")
@@ -42,59 +48,59 @@ PAPER = Effort(restarts=1, iterations=3000, tv=1e-5)
 PAPER_ROWS = ("FedSGD", "FedEM, radius", "ldp", "Clip")
 
 
+# Radii in the paper's unit, 1/255 of the normalised input; the presets have them in 1/255 of a pixel. The paper's
+# versions differ in the norm: L-infinity with steps along the sign, L2 with steps of a length.
+LABELS = (
+    "FedSGD",
+    "FedEM, radius 8/255, N = 2",
+    "FedEM, radius 255/255, N = 2",
+    "FedEM, L2 radius 255/255, N = 2",
+    "ldp-fedsgd, epsilon 8",
+)
+MNIST_LABELS = (
+    "FedEM, L2 radius 8/255, N = 2",
+    "Gaussian noise 0.1, no account",
+    "Gaussian noise 0.01, no account",
+    "Laplace noise 0.05, no account",
+    "Clip 1 + noise 0.005, no account",
+    "fedem-dp, epsilon 8, radius 8/255, N = 1",
+)
+ABLATION = (
+    *(f"FedEM, radius 8/255, N = {n}" for n in (1, 2, 5, 10)),
+    *(f"FedEM, radius {rho}/255, N = 2" for rho in (26, 80)),
+)
+
+
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a method, its settings, and how it is called there."""
+    """One line of the table: how it is called there, and its preset."""
 
     label: str
     method: str
     settings: dict[str, Any]
-    epsilon: float | None = None
+    epsilon: float | None
+    delta: float
 
-
-def paper_units(data: str, rho: float) -> float:
-    """A radius in 1/255 of the normalised input (the paper's unit) in 1/255 of a pixel (ours)."""
-    return rho * sum(CONTRAST[data]) / len(CONTRAST[data])
-
-
-def fedem_row(data: str, rho: float, iterations: int, norm: str = "linf") -> Row:
-    """The paper's versions differ in the norm: L-infinity with steps along the sign, L2 with steps of a length."""
-    radius = paper_units(data, rho)
-    settings = {"rho_max": radius, "stride": radius / 5, "iterations": iterations}
-    if norm == "linf":
-        return Row(f"FedEM, radius {rho:g}/255, N = {iterations}", "fedem", settings)
-    settings |= {"norm": norm, "direction": "normalised"}
-    return Row(f"FedEM, L2 radius {rho:g}/255, N = {iterations}", "fedem", settings)
+    @classmethod
+    def of(cls, data: str, label: str, folder: Path = PRESETS) -> Row:
+        found: RunConfig = validate(RunConfig, read(folder / f"{data}-{slug(label)}.toml"), label)
+        return cls(label, found.method, found.settings, found.epsilon, found.delta)
 
 
 def main_rows(data: str) -> list[Row]:
-    rows = [
-        Row("FedSGD", "fedsgd-gauss", {"scale": 0.0}),
-        fedem_row(data, 8, 2),
-        fedem_row(data, 255, 2),
-        fedem_row(data, 255, 2, "l2"),
-        Row("ldp-fedsgd, epsilon 8", "ldp-fedsgd", {"clip": 1.0}, 8.0),
-    ]
-    if data == "mnist":
-        radius = paper_units(data, 8)
-        rows += [
-            fedem_row(data, 8, 2, "l2"),
-            Row("Gaussian noise 0.1, no account", "fedsgd-gauss", {"scale": 0.1}),
-            Row("Gaussian noise 0.01, no account", "fedsgd-gauss", {"scale": 0.01}),
-            Row("Laplace noise 0.05, no account", "fedsgd-laplace", {"scale": 0.05}),
-            Row("Clip 1 + noise 0.005, no account", "fedsgd-clip", {"clip": 1.0, "scale": 0.005}),
-            Row(
-                "fedem-dp, epsilon 8, radius 8/255, N = 1",
-                "fedem-dp",
-                {"clip": 1.0, "iterations": 1, "rho_max": radius, "stride": radius / 5},
-                8.0,
-            ),
-        ]
-    return rows
+    return [Row.of(data, label) for label in (*LABELS, *(MNIST_LABELS if data == "mnist" else ()))]
+
+
+def ablation_rows(data: str) -> list[Row]:
+    return [Row.of(data, label, PRESETS.with_name("fedem-ablation")) for label in ABLATION]
+
+
+def slug(label: str) -> str:
+    return re.sub("[^a-z0-9.]+", "-", label.lower())
 
 
 def model_file(out: Path, data: str, label: str, seed: int) -> Path:
-    return out / "models" / f"{data}-{re.sub('[^a-z0-9.]+', '-', label.lower())}-{seed}.pt"
+    return out / "models" / f"{data}-{slug(label)}-{seed}.pt"
 
 
 class Bench:
@@ -115,7 +121,7 @@ class Bench:
 
     def settings(self, row: Row, *, rounds: int, batch: int = BATCH) -> Settings:
         method = METHODS[row.method]
-        settings = method.settings(rounds=rounds, batch=batch, **row.settings)
+        settings = method.settings(**{**row.settings, "rounds": rounds, "batch": batch})
         if row.epsilon is None:
             return settings
         return settings.model_copy(
@@ -123,7 +129,7 @@ class Bench:
                 "sigma": account.calibrate(
                     lambda sigma: method.plan(settings.model_copy(update={"sigma": sigma}), self.task),
                     row.epsilon,
-                    DELTA,
+                    row.delta,
                 )
             }
         )
@@ -322,9 +328,7 @@ def main() -> None:
             table(bench, chosen, rounds=EPOCH, depth=0, out=args.out, kind="tanh")
         if data == "mnist" and args.only in (None, "ablation"):
             bench, rounds = Bench(data, args.data_dir, args.seed), int(args.ablation_epochs * EPOCH)
-            rows = [fedem_row(data, 8, n) for n in (1, 2, 5, 10)]
-            rows += [fedem_row(data, rho, 2) for rho in (26, 80)]
-            table(bench, rows, rounds=rounds, depth=0, out=args.out, kind="ablation")
+            table(bench, ablation_rows(data), rounds=rounds, depth=0, out=args.out, kind="ablation")
 
 
 if __name__ == "__main__":

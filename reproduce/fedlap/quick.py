@@ -2,7 +2,8 @@
 
 5,000 digits, five sites with two classes each, a ConvNet of width 8. Without privacy FedLAP against FedDM, FedAvg
 and FedProx; with privacy (the same noise and number of queries for all) FedLAP-DP against FedDM-DP, DP-FedAvg and
-DP-FedProx. Writes results-quick.json and the figures of the FedLAP runs.
+DP-FedProx. The settings are presets/fedlap-quick. Writes results-quick.json and the figures of the
+FedLAP runs.
 """
 
 from __future__ import annotations
@@ -16,26 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from prismfl import runtime
-from prismfl.data.schemes import FEDLAP
 from prismfl.report import figures
 from prismfl.runs import planning, simulate
+from prismfl.runs.config import read
 from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
-TASK = {"data": "mnist-5k", "split": "fedlap", "sites": 5, "model": "convnet:8", "transcript": "full"}
-IMAGES = {"public_classes": FEDLAP, "images": 5}
-EXACT: dict[str, dict[str, Any]] = {
-    "fedlap": {**IMAGES, "stops": 2, "batches": 5, "batch": 64, "radius_records": 64, "server_steps": 60},
-    "feddm": {**IMAGES, "networks": 10, "updates": 3, "batch": 64, "server_steps": 60},
-    "fedavg": {"epochs": 2},
-    "fedprox": {"epochs": 2, "mu": 0.1},
-}
-PRIVATE: dict[str, dict[str, Any]] = {
-    "fedlap-dp": {**IMAGES, "paths": 1, "stops": 4, "batches": 5, "updates": 3, "batch": 64},
-    "feddm-dp": {**IMAGES, "networks": 20, "updates": 2, "batch": 64, "server_steps": 60},
-    "dp-fedavg": {"steps": 20, "clip": 0.1, "batch": 64, "lr": 1.0},
-    "dp-fedprox": {"steps": 20, "clip": 0.2, "batch": 64, "lr": 0.5},
-}
+PRESETS = HERE.parents[1] / "presets" / "fedlap-quick"
+EXACT = ("fedlap", "feddm", "fedavg", "fedprox")
+PRIVATE = ("fedlap-dp", "feddm-dp", "dp-fedavg", "dp-fedprox")
+TASK = ("data", "split", "sites", "model", "transcript")
+
+
+def preset(method: str, *, rounds: int, sigma: float) -> dict[str, Any]:
+    """A row's settings, for another number of rounds or another noise if asked."""
+    found = read(PRESETS / f"{method}.toml")
+    changed = {"rounds": rounds, **({"sigma": sigma} if method in PRIVATE else {})}
+    return {**found, "settings": {**found["settings"], **changed}}
 
 
 def main() -> None:
@@ -48,14 +46,12 @@ def main() -> None:
     args = parser.parse_args()
     runtime.tune()
     rows = []
-    for method, settings in {**EXACT, **PRIVATE}.items():
+    for method in (*EXACT, *PRIVATE):
         folder = args.runs / method
         shutil.rmtree(folder, ignore_errors=True)
-        noise = {"sigma": args.sigma} if method in PRIVATE else {}
-        options = {**TASK, "method": method, "seed": args.seed, "out": str(folder)}
+        options = preset(method, rounds=args.rounds, sigma=args.sigma)
         started = time.process_time()
-        settings = {"rounds": args.rounds, **noise, **settings}
-        result = simulate.run(planning.configure({**options, "settings": settings}))
+        result = simulate.run(planning.configure({**options, "seed": args.seed, "out": str(folder)}))
         curve = [row["accuracy"] for row in RunDirectory.open(folder).metrics()]
         rows.append(
             {
@@ -64,7 +60,7 @@ def main() -> None:
                 "accuracy_by_round": curve,
                 "bytes": result.bytes_up + result.bytes_down,
                 "cpu_seconds": round(time.process_time() - started, 1),
-                "settings": settings,
+                "settings": options["settings"],
             }
         )
         spent = "no guarantee" if result.epsilon is None else f"epsilon {result.epsilon:.2f}"
@@ -73,8 +69,9 @@ def main() -> None:
         )
         sys.stdout.flush()
     args.out.mkdir(parents=True, exist_ok=True)
+    task = {key: options[key] for key in TASK}
     (args.out / "results-quick.json").write_text(
-        json.dumps({"task": TASK, "seed": args.seed, "rows": rows}, indent=1) + "\n"
+        json.dumps({"task": task, "seed": args.seed, "rows": rows}, indent=1) + "\n"
     )
     for name, methods in (("exact", EXACT), ("private", PRIVATE)):
         runs = figures.named([args.runs / method for method in methods])

@@ -1,9 +1,9 @@
 """FedLAP-DP's Table 2: python reproduce/fedlap/run.py [--only mnist fedlap-dp] [--seeds 0 1] [--rounds 1].
 
-Five sites with two classes each, the paper's ConvNet, sigma 1, delta 1e-5. Each row is a run as `prismfl run` makes
-it, in a directory of its own under --runs. A row that was cut off goes on where it was (a site's release that was
-made is not made again); finished rows are kept in the results file. Seeds are the outer loop, so that a first number
-of every row comes early.
+Five sites with two classes each, the paper's ConvNet, sigma 1, delta 1e-5. Each row is a preset (presets/fedlap) as
+`prismfl run` takes it, in a directory of its own under --runs. A row that was cut off goes on where it was (a site's
+release that was made is not made again); finished rows are kept in the results file. Seeds are the outer loop, so that
+a first number of every row comes early.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from prismfl import runtime
-from prismfl.data.schemes import FEDLAP
 from prismfl.methods import METHODS
 from prismfl.privacy import account
 from prismfl.runs import planning, records, simulate
+from prismfl.runs.config import read
 from prismfl.runs.directory import RunDirectory
 
 HERE = Path(__file__).parent
+PRESETS = HERE.parents[1] / "presets" / "fedlap"
 DATA = ("mnist", "fashion-mnist", "cifar10")
-# Chosen on training records (the last 10,000 held out) with a narrower network; see README.md.
-LANDSCAPE = {"public_classes": FEDLAP}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "fedlap-dp": LANDSCAPE,
-    "dp-fedprox": {"steps": 200, "clip": 0.2, "lr": 1.0, "mu": 0.003},
-    "dp-fedavg": {"steps": 200, "clip": 0.1},
-}
+COMPARED = ("fedlap-dp", "dp-fedprox", "dp-fedavg")
+
+
+def preset(data: str, method: str, *, rounds: int) -> dict[str, Any]:
+    """A row's settings. README.md says how they were chosen."""
+    found = read(PRESETS / f"{data}-{method}-rounds1.toml")
+    return {**found, "settings": {**found["settings"], "rounds": rounds}}
 
 
 def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> dict[str, Any]:
@@ -38,9 +39,8 @@ def run_row(data: str, method: str, *, seed: int, rounds: int, folder: Path) -> 
     if (folder / "run.json").exists():
         result = simulate.resume(folder)
     else:
-        options = {"data": data, "method": method, "seed": seed, "out": str(folder), "split": "fedlap", "sites": 5}
-        settings = {"sigma": 1.0, "rounds": rounds, **SETTINGS[method]}
-        result = simulate.run(planning.configure({**options, "model": "convnet:128", "settings": settings}))
+        options = preset(data, method, rounds=rounds)
+        result = simulate.run(planning.configure({**options, "seed": seed, "out": str(folder)}))
     directory = RunDirectory.open(folder)
     stored = directory.read_json("config.json")
     config = planning.configure({k: v for k, v in stored.items() if k not in ("run", "created")})
@@ -78,7 +78,7 @@ def main() -> None:
     args = parser.parse_args()
     runtime.tune()
     for seed in args.seeds:
-        for method in SETTINGS:
+        for method in COMPARED:
             for data in DATA:
                 name = f"{data} {method} rounds{args.rounds} seed{seed}"
                 done = json.loads(args.out.read_text()) if args.out.exists() else []

@@ -1,13 +1,15 @@
 """What each part of PRISM is worth, at a size that runs in minutes: python reproduce/prism/ablation.py [--out FOLDER].
 
 MNIST-5k (4,000 records), five sites with two digits each, epsilon 3, delta 1e-5, convnet:16. One change at a time from
-the demo's settings; rows that are there are kept. Draws the trade-off between "closer to public" and "more useful".
+the demo's settings (presets/prism-ablation); rows that are there are kept. Draws the trade-off between "closer to
+public" and "more useful".
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,48 +19,50 @@ import numpy as np
 import torch
 
 from prismfl import runtime
-from prismfl.cli.demo import COMMON, RUNS
-from prismfl.data import load, load_public
+from prismfl.data.datasets import load
 from prismfl.data.pictures import grid, save_sheet
+from prismfl.data.public import load_public
 from prismfl.methods.prism import prism
 from prismfl.metrics.visual import compare
 from prismfl.rng import Key
 from prismfl.runs import planning, simulate
+from prismfl.runs.config import read
 
 matplotlib.use("Agg")
 HERE = Path(__file__).parent
+PRESETS = HERE.parents[1] / "presets"
+AS_IN_THE_DEMO = "as in the demo"
 CLOSENESS = (0.0, 0.003, 0.01, 0.03, 0.1)
 
 
-def variants() -> list[dict[str, Any]]:
-    base = RUNS["prism"]["settings"]
-    found: list[dict[str, Any]] = [{"what": "as in the demo", "settings": base}]
-    found += [{"what": f"networks {n}", "settings": {**base, "networks": n}} for n in (4, 24)]
-    found += [{"what": f"images a class {n}", "settings": {**base, "images": n}} for n in (5, 50)]
-    found += [{"what": f"network layers {n}", "settings": {**base, "network_layers": n}} for n in (2, 3)]
-    found += [{"what": f"views {v:g}", "settings": {**base, "views": v}} for v in (0.5, 1.0)]
-    found += [{"what": f"labels {k}", "settings": {**base, "labels": k}} for k in ("half", "soft")]
-    publics = ("fashion-mnist", "kannada", "omniglot", "tiny-imagenet")
-    found += [{"what": f"public {p}", "public": p, "settings": base} for p in publics]
-    local = [
-        {"what": f"prism-local, DP-SGD share {s:g}", "method": "prism-local", "settings": {**base, "share": s}}
-        for s in (0.0, 0.3)
-    ]
-    closer = [{"what": f"closeness {c:g}", "settings": {**base, "closeness": c}} for c in CLOSENESS[1:]]
-    return [*found, *local, *closer]
+def changes() -> list[str]:
+    """What each row is called in the results; its settings are the preset of the same name."""
+    found = [f"networks {n}" for n in (4, 24)]
+    found += [f"images a class {n}" for n in (5, 50)]
+    found += [f"network layers {n}" for n in (2, 3)]
+    found += [f"views {v:g}" for v in (0.5, 1.0)]
+    found += [f"labels {k}" for k in ("half", "soft")]
+    found += [f"public {p}" for p in ("fashion-mnist", "kannada", "omniglot", "tiny-imagenet")]
+    found += [f"prism-local, DP-SGD share {s:g}" for s in (0.0, 0.3)]
+    return [AS_IN_THE_DEMO, *found, *(f"closeness {c:g}" for c in CLOSENESS[1:])]
 
 
-def run(variant: dict[str, Any], seed: int) -> dict[str, Any]:
-    options = {**COMMON, "method": "prism", **RUNS["prism"], **{k: v for k, v in variant.items() if k != "what"}}
+def preset(what: str) -> dict[str, Any]:
+    name = re.sub("[^a-z0-9.]+", "-", what.lower())
+    return read(PRESETS / ("demo/prism.toml" if what == AS_IN_THE_DEMO else f"prism-ablation/{name}.toml"))
+
+
+def run(what: str, seed: int) -> dict[str, Any]:
+    options = preset(what)
     with tempfile.TemporaryDirectory() as scratch:
         result = simulate.run(planning.configure({**options, "seed": seed, "out": f"{scratch}/run"}))
         with np.load(f"{scratch}/run/gen/gen.npz") as made:
             images = torch.tensor(made["x"])
     kept = {k: getattr(result, k) for k in ("accuracy", "epsilon", "bytes_up", "seconds")}
-    return {"what": variant["what"], "seed": seed, **kept, **looks(images, seed, variant, options)}
+    return {"what": what, "seed": seed, **kept, **looks(images, seed, what, options)}
 
 
-def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+def looks(images: torch.Tensor, seed: int, what: str, options: dict[str, Any]) -> dict[str, Any]:
     """On site only: distances to private images, and a picture for the first variant."""
     if options["method"] != "prism":
         return {}
@@ -67,7 +71,7 @@ def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dic
     job = planning.task_of(planning.configure({**options, "seed": seed}), data.spec, prism.METHOD, public)
     seeds = prism.public_seeds(job, len(images), Key.seed(seed).child("server", 0).child("images"))
     found = compare(images, private=data.x_train, held_out=data.x_test, seeds=seeds)
-    if variant["what"] == "as in the demo" and seed == 0:
+    if what == AS_IN_THE_DEMO and seed == 0:
         rows = torch.arange(0, len(images), max(1, len(images) // 20))[:20]
         triples = torch.stack([seeds[rows], images[rows], data.x_train[found.nearest[rows]]], 1).flatten(0, 1)
         save_sheet(grid(triples, 12), HERE / "seed-synthetic-nearest.png")
@@ -77,7 +81,7 @@ def looks(images: torch.Tensor, seed: int, variant: dict[str, Any], options: dic
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
-    names = {"as in the demo": 0.0, **{f"closeness {c:g}": c for c in CLOSENESS[1:]}}
+    names = {AS_IN_THE_DEMO: 0.0, **{f"closeness {c:g}": c for c in CLOSENESS[1:]}}
     points = sorted((names[r["what"]], r["visual"]["ssim_seed"], r["accuracy"]) for r in rows if r["what"] in names)
     figure, axis = plt.subplots(figsize=(5, 3.4))
     axis.plot([p[1] for p in points], [p[2] for p in points], "o-")
@@ -99,11 +103,11 @@ def main() -> None:
     runtime.tune()
     path = args.out / "results_ablation.json"
     rows = json.loads(path.read_text()) if path.exists() else []
-    for variant in variants():
+    for what in changes():
         for seed in args.seeds:
-            if any((row["what"], row["seed"]) == (variant["what"], seed) for row in rows):
+            if any((row["what"], row["seed"]) == (what, seed) for row in rows):
                 continue
-            rows.append(run(variant, seed))
+            rows.append(run(what, seed))
             print(rows[-1]["what"], rows[-1]["accuracy"], rows[-1].get("visual", {}).get("ssim_seed"), flush=True)
             path.write_text(json.dumps(rows, indent=1) + "\n")
     draw(rows, args.out / "closeness.png")

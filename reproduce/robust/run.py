@@ -2,7 +2,7 @@
 
 python reproduce/robust/run.py [--only METHOD]
 
-Rows that are in results.json already are not run again.
+Settings are presets/robust, seed 0. Rows that are in results.json already are not run again.
 """
 
 from __future__ import annotations
@@ -21,31 +21,21 @@ import torch
 
 from prismfl import runtime
 from prismfl.core.job import Job
-from prismfl.core.method import Items, State
-from prismfl.core.payloads import Payload, Weights
+from prismfl.core.method import State
+from prismfl.core.payloads import Items, Payload, Weights
 from prismfl.core.release import Release
 from prismfl.core.rounds import Host, adopt_step, initial_state, receive, site_step, surviving_step
-from prismfl.data import Dataset
+from prismfl.data.spec import Dataset
 from prismfl.errors import WireError
 from prismfl.runs import planning, records, result, simulate
+from prismfl.runs.config import read
 from prismfl.runs.hosts import open_hosts
 from prismfl.transport.in_process import Outcome
 
 HERE = Path(__file__).parent
 BAD = "site-4"
-TASK = {"sites": 5, "split": "iid", "epsilon": 2.0, "seed": 0, "transcript": "digests"}
-PRISM = {"data": "mnist-5k", "model": "convnet:8"}
-SMALL = {"networks": 8, "network_width": 8, "network_features": 32, "atoms": 64, "rank": 64, "covariance": 64}
-PICTURES = {"images": 20, "steps": 60, "train_steps": 150, "copies": 4}
-RUNS: dict[str, dict[str, Any]] = {
-    "dp-fedavg": {"data": "mnist-5k", "model": "logreg", "settings": {"rounds": 5, "steps": 20, "batch": 128}},
-    "prism-head": {**PRISM, "settings": SMALL},
-    "prism": {**PRISM, "settings": {**SMALL, **PICTURES}},
-    "prism-local": {**PRISM, "epsilon": 8.0,
-                    "settings": {**SMALL, **PICTURES, "networks": 16, "steps": 100, "train_steps": 300}},
-    "3dgl": {"data": "digits", "model": "logreg", "epsilon": 8.0,
-             "settings": {"queries": 30, "start": 15, "latent": 2, "conv": 4, "candidates": (1000,), "samples": 100}},
-}  # fmt: skip
+PRESETS = HERE.parents[1] / "presets" / "robust"
+RUNS = ("dp-fedavg", "prism-head", "prism", "prism-local", "3dgl")
 Forge = Callable[[str, str, torch.Tensor], torch.Tensor]
 
 
@@ -126,7 +116,7 @@ class Bench:
 
     @classmethod
     def open(cls, method: str, folder: Path) -> Bench:
-        config = planning.configure({**TASK, **RUNS[method], "method": method, "out": str(folder / "run")})
+        config = planning.configure({**read(PRESETS / f"{method}.toml"), "seed": 0, "out": str(folder / "run")})
         found, dataset = planning.find_method(method), records.read_data(config)
         settings = planning.resolve(config, planning.task_of(config, dataset.spec, found), found)
         job, dataset = simulate._job("robust", config, settings, lambda line: None)

@@ -72,12 +72,19 @@ class RunConfig(BaseModel):
 def read(path: Path) -> dict[str, Any]:
     """The mapping in a TOML, YAML or JSON file."""
     if not path.exists():
-        raise UserError(f"No config file '{path}'.")
+        raise UserError(f"No config file '{path}'{_nearest_preset(path)}")
     text = read_text(path)
     value = load_toml(text, f"'{path}'") if path.suffix == ".toml" else load_yaml(text, f"'{path}'")
     if not isinstance(value, dict):
         raise UserError(f"'{path}' does not hold settings (key = value).")
     return value
+
+
+def _nearest_preset(path: Path) -> str:
+    """How the line on a missing file ends: presets are many, and their names long."""
+    root = next((folder for folder in path.parents if folder.name == "presets"), Path("presets"))
+    near = difflib.get_close_matches(str(path), [str(preset) for preset in root.glob("*/*.toml")], n=1)
+    return f"; did you mean '{near[0]}'?" if near else "."
 
 
 def merge(
