@@ -1,0 +1,64 @@
+"""What mkdocs is told beside mkdocs.yml: pages made from the code, and links that lead out of docs/."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generated
+
+_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+_PAGE_OF = {source: page for page, source in generated.COPIES.items()}
+
+
+def on_config(config: Any) -> Any:
+    """Name the pages that are not files: one for each package, one for each table of results."""
+    for part in config.nav:
+        if "Reference" in part:
+            part["Reference"].append({"API": [generated.api_path(package) for package in generated.packages()]})
+        if "Results" in part:
+            part["Results"] = [page for page in generated.COPIES if page.startswith("results/")]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    for page, make in generated.PAGES.items():
+        files.append(File.generated(config, page, content=make()))
+    for page, source in generated.COPIES.items():
+        for picture in sorted((generated.ROOT / source).parent.glob("*.png")) if page.startswith("results/") else ():
+            target = f"results/{PurePosixPath(source).parent.name}-{picture.name}"
+            if target not in files.src_uris:
+                files.append(File.generated(config, target, abs_src_path=str(picture)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links as they are in the repository, turned to the pages of the site."""
+    source = generated.COPIES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return _LINK.sub(lambda m: _turned(m, source, page.file.src_uri), markdown)
+
+
+def _turned(match: re.Match[str], source: str, page: str) -> str:
+    target, hash_, anchor = match[2].partition("#")
+    if not target or re.match(r"[a-z]+:", target):
+        return match[0]
+    path = os.path.normpath(PurePosixPath(source).parent / target)
+    found = _site_path(path)
+    if found is None:  # a file of the repository that is no page: its name is all there is to say
+        return match[1].lstrip("!")[1:-2]
+    return f"{match[1]}{os.path.relpath(found, PurePosixPath(page).parent)}{hash_}{anchor}{match[3]}"
+
+
+def _site_path(path: str) -> str | None:
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path.endswith(".png"):
+        place = PurePosixPath(path)
+        return f"results/{place.parent.name}-{place.name}"
+    return _PAGE_OF.get(path, _PAGE_OF.get(f"{path}/README.md"))
