@@ -119,11 +119,13 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Made from the code. Every key can stand in a TOML or YAML file (`prismfl run run.toml`), on the command line "
-        "(`--set key=value`, as often as needed) and in Python (`prismfl.run(key=value)`). A key that is not one of the "
-        "run's is looked for in the method's settings. Unknown keys are errors that name the nearest known one.",
+        "(`--set key=value`, as often as needed) and in Python (`prismfl.run(key=value)`). A key that is not one of "
+        "the run's is looked for in the method's settings. Unknown keys are errors that name the nearest known one.",
         "",
         "```toml",
-        'method = "fedlap-dp"\ndata = "mnist-5k"\nepsilon = 4.0\nsites = 5\n[settings]   # the method\'s own\nrounds = 3',
+        'method = "fedlap-dp"\ndata = "mnist-5k"\nepsilon = 4.0\nsites = 5',
+        "[settings]   # the method's own",
+        "rounds = 3",
         "```",
         "",
         "## Of a run",
@@ -187,8 +189,8 @@ def data_sets_page() -> str:
         [
             "# Data sets",
             "",
-            "Made from the code; `prismfl data` prints the same and says which are at hand. Those from files lie in the "
-            "folder that `PRISMFL_DATA` or `--data-dir` names. Runs on them are simulations: their noise is seeded "
+            "Made from the code; `prismfl data` prints the same and says which are at hand. Those from files lie in "
+            "the folder that `PRISMFL_DATA` or `--data-dir` names. Runs on them are simulations: their noise is seeded "
             "unless you ask for `noise=operating-system`.",
             "",
             table(["name", "kind", "shape", "classes", "training records", "from", "licence"], rows),
@@ -211,9 +213,9 @@ def command_line_page() -> str:
     parts = [
         "# Command line",
         "",
-        "Made from the code; `prismfl COMMAND --help` says the same. `--format json` prints one document on stdout. Exit "
-        "codes: 0 done, 1 something went wrong on the way, 2 a mistake in what was asked, 3 a budget that does not "
-        "suffice, 130 interrupted.",
+        "Made from the code; `prismfl COMMAND --help` says the same. `--format json` prints one document on stdout. "
+        "Exit codes: 0 done, 1 something went wrong on the way, 2 a mistake in what was asked, 3 a budget that does "
+        "not suffice, 130 interrupted.",
         "",
     ]
     for name, command in sorted(walk(typer.main.get_command(app), "prismfl")):
@@ -233,14 +235,22 @@ def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command
 def described(name: str, command: click.Command, explained: Mapping[str, str]) -> list[str]:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     shown = " ".join(p.make_metavar(click.Context(command)) for p in arguments)
-    lines = [re.sub(r"\[/?\w+\]", "", command.help or "").strip(), "", "```", f"{name} [OPTIONS] {shown}".rstrip(), "```"]
+    lines = [
+        re.sub(r"\[/?\w+\]", "", command.help or "").strip(),
+        "",
+        "```",
+        f"{name} [OPTIONS] {shown}".rstrip(),
+        "```",
+    ]
     rows = [option(p, explained) for p in command.params]
     return [*lines, "", table(["option", "default", "what it is"], rows) if rows else ""]
 
 
 def option(p: click.Parameter, explained: Mapping[str, str]) -> list[str]:
-    flags = ", ".join(f"`{flag}`" for flag in (*p.opts, *p.secondary_opts)) if p.param_type_name == "option" else (
-        f"`{p.make_metavar(click.Context(click.Command('x')))}`"
+    flags = (
+        ", ".join(f"`{flag}`" for flag in (*p.opts, *p.secondary_opts))
+        if p.param_type_name == "option"
+        else (f"`{p.make_metavar(click.Context(click.Command('x')))}`")
     )
     value = p.default() if callable(p.default) else p.default
     plain = value in (None, False, ()) or "Sentinel" in type(value).__name__
@@ -268,7 +278,9 @@ def api_page(package: Path) -> str:
     own = [p for p in sorted(package.parent.glob("*.py")) if not p.name.startswith("__")]
     head = [f"# {dotted(package)}", "", sentence(package), ""]
     rows = [[f"[`{p.stem}`](#{dotted(p)})", sentence(p)] for p in own]
-    below = [[f"[`{p.parent.name}`]({dotted(p)}.md)", sentence(p)] for p in packages() if p.parent.parent == package.parent]
+    below = [
+        [f"[`{p.parent.name}`]({dotted(p)}.md)", sentence(p)] for p in packages() if p.parent.parent == package.parent
+    ]
     if below:
         head += ["## Packages", "", table(["package", "what it is"], below), ""]
     if own:

@@ -23,7 +23,7 @@ _TEST = re.compile(r"tests/[\w/.-]*\w(?:::(\w+))?")
 
 
 def test_the_manifest_page_is_the_code() -> None:
-    """Write it anew with: python -m prismfl leaves --format markdown > docs/what-leaves-the-site.md"""
+    """Write it anew with: python -m prismfl leaves --format markdown > docs/reference/what-leaves-the-site.md"""
     assert (ROOT / "docs" / "what-leaves-the-site.md").read_text() == manifest_page()
 
 
