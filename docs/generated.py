@@ -11,6 +11,7 @@ import importlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -38,6 +39,11 @@ def modules(folder: Path = SOURCE) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*.py")) if "__pycache__" not in path.parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def dotted(path: Path) -> str:
     """The name that `import` takes."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
@@ -47,7 +53,7 @@ def dotted(path: Path) -> str:
 def defined(name: str) -> Any:
     """A class or value of the package by its own name, wherever it lies."""
     for path in modules():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
             names = {getattr(target, "id", "") for target in targets}
             if (isinstance(node, ast.ClassDef) and node.name == name) or name in names:
@@ -206,19 +212,24 @@ def data_sets_page() -> str:
 # The command line
 
 
-def command_line_page() -> str:
+def commands() -> dict[str, click.Command]:
+    """Every command that does something by itself, by its whole name."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     app = importlib.import_module(scripts["prismfl"].partition(":")[0]).app
+    return dict(sorted(walk(typer.main.get_command(app), "prismfl")))
+
+
+def command_line_page() -> str:
     explained = {name: f.description for name, f in defined("RunConfig").model_fields.items() if f.description}
     parts = [
         "# Command line",
         "",
         "Made from the code; `prismfl COMMAND --help` says the same. `--format json` prints one document on stdout. "
         "Exit codes: 0 done, 1 something went wrong on the way, 2 a mistake in what was asked, 3 a budget that does "
-        "not suffice, 130 interrupted.",
+        "not suffice or a ledger that is refused, 130 interrupted.",
         "",
     ]
-    for name, command in sorted(walk(typer.main.get_command(app), "prismfl")):
+    for name, command in commands().items():
         parts += [f"## {name}", "", *described(name, command, explained)]
     return "\n".join(parts)
 
@@ -263,7 +274,7 @@ def option(p: click.Parameter, explained: Mapping[str, str]) -> list[str]:
 
 def sentence(path: Path) -> str:
     """The first paragraph of a file's docstring."""
-    return " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
+    return " ".join((ast.get_docstring(parsed(path)) or "").partition("\n\n")[0].split())
 
 
 def packages() -> list[Path]:
@@ -291,7 +302,7 @@ def api_page(package: Path) -> str:
 
 def names(path: Path) -> Iterator[str]:
     """Public functions and classes that a file defines itself."""
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
 

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+_FETCHED = re.compile(r'<(?:script|img|iframe|link(?! rel="canonical"))\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
 _PAGE_OF = {source: page for page, source in generated.COPIES.items()}
 
 
@@ -62,3 +64,11 @@ def _site_path(path: str) -> str | None:
         place = PurePosixPath(path)
         return f"results/{place.parent.name}-{place.name}"
     return _PAGE_OF.get(path, _PAGE_OF.get(f"{path}/README.md"))
+
+
+def on_post_build(config: Any) -> None:
+    """Nobody who reads a page is seen by anybody else: nothing in it is fetched."""
+    for path in sorted(Path(config.site_dir).rglob("*.html")):
+        found = _FETCHED.search(path.read_text())
+        if found is not None:
+            raise PluginError(f"{path.name} would fetch something when it is read: {found[0]}")
