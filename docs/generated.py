@@ -61,8 +61,15 @@ def defined(name: str) -> Any:
     raise LookupError(f"Nothing in the package is called {name}.")
 
 
+def plain(cell: str) -> str:
+    """A cell that holds no mark of Markdown or HTML by accident; what stands between backticks is shown as it is."""
+    parts = cell.replace("\n", " ").split("`")
+    parts[::2] = [part.replace("|", "\\|").replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    cells = [[plain(cell) for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *cells]) + "\n"
 
 
@@ -315,27 +322,30 @@ def block(path: Path) -> str:
 
 
 def python_page() -> str:
-    """The public face: what `import prismfl` gives."""
+    """The public face: what `import prismfl` gives, functions first, and what they return."""
     import prismfl
 
-    shown = [name for name in prismfl.__all__ if not name.startswith("_")]
-    return "\n".join(
-        [
-            "# Python",
-            "",
-            "What `import prismfl` gives. Everything else may move between versions; it is described "
-            f"[package by package](api/{SOURCE.name}.md). Scripts that run are in "
-            "[examples](../examples.md).",
-            "",
-            "::: prismfl",
-            "    options:",
-            "      heading_level: 2",
-            "      show_root_heading: false",
-            "      show_root_toc_entry: false",
-            f"      members: [{', '.join(shown)}]",
-            "",
-        ]
-    )
+    face = {name: getattr(prismfl, name) for name in prismfl.__all__ if not name.startswith("_")}
+    functions = [name for name, value in face.items() if callable(value) and not isinstance(value, type)]
+    returned = {str(face[name].__annotations__.get("return", "")) for name in functions} - set(face)
+    lines = [
+        "# Python",
+        "",
+        "What `import prismfl` gives. Everything else may move between versions; it is described "
+        f"[package by package](api/{SOURCE.name}.md). Scripts that run are in [examples](../examples.md).",
+        "",
+    ]
+    for name in sorted(functions, key=list(face).index, reverse=True):
+        lines += [f"::: prismfl.{name}", "    options:", "      heading_level: 2", ""]
+    for name in sorted(returned):
+        kept = defined(name)
+        lines += [f"::: {kept.__module__}.{name}", "    options:", "      heading_level: 2"]
+        lines += ["      show_root_full_path: false", ""]
+    for name in sorted(set(face) - set(functions)):
+        error = isinstance(face[name], type) and issubclass(face[name], Exception)
+        lines += [f"::: prismfl.{name}", "    options:", "      heading_level: 2"]
+        lines += ["      members: false", ""] if error else [""]
+    return "\n".join(lines)
 
 
 def examples_page() -> str:
@@ -343,7 +353,7 @@ def examples_page() -> str:
     parts = ["# Examples", "", "Each runs in a few seconds, without a network: `python examples/NAME.py`.", ""]
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text()
-        title = sentence(path).rstrip(".")
+        title = sentence(path).partition(":")[0].rstrip(".")
         parts += [f"## {title}", "", f"`examples/{path.name}`", "", "```python", text.rstrip(), "```", ""]
     return "\n".join(parts)
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from markdown import Extension
+from markdown.preprocessors import Preprocessor
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -16,11 +18,35 @@ import generated
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _FETCHED = re.compile(r'<(?:script|img|iframe|link(?! rel="canonical"))\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
+_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 _PAGE_OF = {source: page for page, source in generated.COPIES.items()}
+
+
+class _ListsAfterText(Preprocessor):
+    """A list right below a line of text is a list, as it is on GitHub and in docstrings."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        made: list[str] = []
+        for line in lines:
+            item, above = _ITEM.match(line), made[-1] if made else ""
+            if item and above.strip() and not _ITEM.match(above) and _indent(above) == _indent(line):
+                made.append("")
+            made.append(line)
+        return made
+
+
+class _Lists(Extension):
+    def extendMarkdown(self, md: Any) -> None:
+        md.preprocessors.register(_ListsAfterText(md), "lists-after-text", 20)  # after the fences are taken out
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def on_config(config: Any) -> Any:
     """Name the pages that are not files: one for each package, one for each table of results."""
+    config.markdown_extensions.append(_Lists())
     for part in config.nav:
         if "Reference" in part:
             part["Reference"].append({"API": [generated.api_path(package) for package in generated.packages()]})
@@ -41,7 +67,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links as they are in the repository, turned to the pages of the site."""
+    """Links as they are in the repository, turned to the pages of the site; no empty table of contents."""
+    if "\n## " not in markdown and "\n::: " not in markdown:
+        page.meta["hide"] = ["toc"]
     source = generated.COPIES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return _LINK.sub(lambda m: _turned(m, source, page.file.src_uri), markdown)
 
