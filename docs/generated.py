@@ -52,13 +52,23 @@ def dotted(path: Path) -> str:
 
 def defined(name: str) -> Any:
     """A class or value of the package by its own name, wherever it lies."""
+    places = []
     for path in modules():
         for node in parsed(path).body:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
             names = {getattr(target, "id", "") for target in targets}
             if (isinstance(node, ast.ClassDef) and node.name == name) or name in names:
-                return getattr(importlib.import_module(dotted(path)), name)
-    raise LookupError(f"Nothing in the package is called {name}.")
+                places.append(dotted(path))
+    if len(places) != 1:
+        raise LookupError(f"Expected one {name} in the package, got {places}.")
+    return getattr(importlib.import_module(places[0]), name)
+
+
+def methods() -> dict[str, Any]:
+    """Every method, by its name."""
+    from prismfl.methods import METHODS
+
+    return METHODS
 
 
 def plain(cell: str) -> str:
@@ -121,7 +131,7 @@ def fields(model: type[BaseModel]) -> str:
 
 
 def settings_page() -> str:
-    run, methods = defined("RunConfig"), defined("METHODS")
+    run = defined("RunConfig")
     nested = {
         name: part
         for name, f in run.model_fields.items()
@@ -148,7 +158,7 @@ def settings_page() -> str:
     for name, model in nested.items():
         parts += [f"### `[{name}]`", "", model.__doc__ or "", "", fields(model)]
     parts += ["## Of each method", "", "`sigma` is solved from `epsilon` over the whole run when it is not given.", ""]
-    for method in methods.values():
+    for method in methods().values():
         parts += [f"### {method.name}", "", f"{method.summary}.", "", fields(method.settings)]
     return "\n".join(parts)
 
@@ -160,7 +170,7 @@ _GUARANTEE = {"site": "DP at each site", "client": "DP for whole clients, at the
 
 def methods_page() -> str:
     rows = []
-    for m in defined("METHODS").values():
+    for m in methods().values():
         leaves = ", ".join(m.leaves) or "nothing"
         guarantee = _GUARANTEE[m.guarantee] if m.leaves else "nothing leaves (ε = 0)"
         kinds = " and ".join({"image": "images", "table": "tables"}[k] for k in m.kinds)
@@ -321,6 +331,12 @@ def block(path: Path) -> str:
     return f"::: {dotted(path)}\n    options:\n      heading_level: 2\n      members: {members}\n"
 
 
+def passed_on() -> dict[str, str]:
+    """Names that the public face imports, also those for types alone, with the module that has them."""
+    found = [node for node in ast.walk(parsed(SOURCE / "__init__.py")) if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in found for alias in node.names}
+
+
 def python_page() -> str:
     """The public face: what `import prismfl` gives, functions first, and what they return."""
     import prismfl
@@ -337,9 +353,10 @@ def python_page() -> str:
     ]
     for name in sorted(functions, key=list(face).index, reverse=True):
         lines += [f"::: prismfl.{name}", "    options:", "      heading_level: 2", ""]
-    for name in sorted(returned):
-        kept = defined(name)
-        lines += [f"::: {kept.__module__}.{name}", "    options:", "      heading_level: 2"]
+    for name, module in sorted(passed_on().items()):
+        if name not in returned:
+            continue
+        lines += [f"::: {module}.{name}", "    options:", "      heading_level: 2"]
         lines += ["      show_root_full_path: false", ""]
     for name in sorted(set(face) - set(functions)):
         error = isinstance(face[name], type) and issubclass(face[name], Exception)
