@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_WAIT_POLICY = PASSIVE
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint clean reproduce-quick
+.PHONY: demo test docs lint clean reproduce-quick
 .DELETE_ON_ERROR:
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -24,8 +24,14 @@ test: $(VENV)/installed
 	@$(BIN)/mypy
 	@$(BIN)/pytest
 
+# A site that opens from disk: site/index.html. Strict: a link that leads nowhere fails.
+docs: $(VENV)/installed
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Built site/index.html"
+
 reproduce-quick: $(VENV)/installed
 	@$(BIN)/python reproduce/fedlap/quick.py
 
 clean:
-	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runs site build dist .mypy_cache .ruff_cache .pytest_cache

@@ -33,7 +33,7 @@ def _guarantee(guarantee: str | None, sends: bool) -> str:
 
 
 def manifest_page() -> str:
-    """`docs/what-leaves-the-site.md`."""
+    """`docs/reference/what-leaves-the-site.md`."""
     rows = manifest()
     names = list(rows[0])
     lines = [

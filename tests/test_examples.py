@@ -1,0 +1,50 @@
+"""Every script of examples/ runs as it stands, offline, and says what its page says it says."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prismfl.methods import METHODS
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SAYS = {
+    "compare_methods": ("prism-head", "∞", "nothing leaves"),
+    "own_method": ("planned: 1 x Gaussian", "accuracy"),
+    "plan_before_running": ("more noise in each",),
+    "read_a_release": ("round 1:", "1.weight (10, 64)", "site-2"),
+    "run_a_method": ("simulation: no protection", "kB up"),
+    "synthesizer": ("20 images of shape (1, 8, 8)", "noise from the operating system"),
+}
+LEARNS = {"own_method": 60.0, "run_a_method": 75.0}  # guessing is 10; the noise is seeded
+
+
+def test_every_script_is_run_here() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(SAYS)
+
+
+@pytest.fixture
+def _own_methods() -> Iterator[None]:
+    """A method that an example adds is gone after it."""
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+
+
+@pytest.mark.usefixtures("_own_methods")
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_it_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    for words in SAYS[name]:
+        assert words in said
+    assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
+    if name in LEARNS:
+        assert found["result"].accuracy > LEARNS[name]
