@@ -20,8 +20,10 @@ from tests.transport.grid import OneProcessGrid
 
 from prismfl.runs.description import job_of
 from prismfl.server import serving
-from prismfl.transport.conductor import QuorumError, Rules, faults
+from prismfl.transport.conductor import QuorumError
+from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
+from prismfl.transport.post import Rules
 
 
 class Killed(BaseException):

@@ -33,8 +33,9 @@ from prismfl.server import serving
 from prismfl.server.config import ServerConfig, enroll, init_server
 from prismfl.site.config import SiteConfig, as_toml
 from prismfl.site.keys import make_site_keys
-from prismfl.transport.conductor import Answer, Conductor, Request, Rules
+from prismfl.transport.conductor import Conductor
 from prismfl.transport.flower.children import beside_python, descendants, end, environment, free_port, spawn
+from prismfl.transport.post import Answer, Request, Rules
 
 PLAIN_PROJECT = """[project]
 name = "plain"

@@ -24,7 +24,7 @@ from tests.site.folders import NAMES, make_site
 from tests.site.test_processes import Federation, _kill, family
 
 from prismfl.runs.description import job_of
-from prismfl.transport.conductor import faults
+from prismfl.transport.faults import faults
 
 
 def killed(process: subprocess.Popen[bytes]) -> None:

@@ -31,11 +31,11 @@ from prismfl.site import policy
 from prismfl.site.config import ledger_of
 from prismfl.site.egress import Approvals
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Answer, Request
+from prismfl.transport.post import Answer, Request
 from tests.site.folders import NAMES, make_site, run_config
 
 REFUSED = Answer("code", code="refused", site="north")
-EMPTY = encode({}, {"round": 0, "phase": "train"})
+EMPTY = encode({}, {"round": 0})
 
 
 def description(**changes: Any) -> JsonDict:
@@ -58,7 +58,7 @@ def down(told: JsonDict, round: int = 0, change: Callable[[torch.Tensor], torch.
     items = dict(initial_state(job_of(told)).items)
     if change is not None:
         items = {k: Weights({n: change(t) for n, t in p.tensors.items()}) for k, p in items.items()}
-    return encode(items, {"round": round, "phase": "train"})
+    return encode(items, {"round": round})
 
 
 def ask(office: Office, told: JsonDict, round: int = 0, *, state: bytes | None = None, kind: Any = "round") -> Answer:
@@ -392,7 +392,7 @@ def with_bias(told: JsonDict, rows: int, dtype: torch.dtype = torch.float32) -> 
     tensors = {n: t.to(dtype) for n, t in model.tensors.items()}
     bias = next(n for n in tensors if n.endswith("bias"))
     tensors[bias] = tensors[bias].expand(rows, *tensors[bias].shape).clone() if rows else tensors[bias]
-    return encode({"model": Weights(tensors)}, {"round": 0, "phase": "train"})
+    return encode({"model": Weights(tensors)}, {"round": 0})
 
 
 @pytest.mark.parametrize("rows", [1, 16, 32, 48, 112, 479])

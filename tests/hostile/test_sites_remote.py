@@ -18,7 +18,7 @@ from prismfl.core.payloads import Weights
 from prismfl.core.release import Release
 from prismfl.methods import METHODS
 from prismfl.server import serving
-from prismfl.transport.conductor import faults
+from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
 from prismfl.transport.inbox import Inbox
 from tests.transport.grid import OneProcessGrid

@@ -34,7 +34,7 @@ from prismfl.secure.sums import Collector, Party, PublicKeys, pair_mask
 from prismfl.server import serving
 from prismfl.site.keys import peer_keys
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Request
+from prismfl.transport.post import Request
 from tests.secure.test_protocol import histogram_job, offices, records_of, secure_config
 from tests.site.folders import NAMES
 
@@ -137,7 +137,7 @@ def test_an_office_knows_no_site_but_those_in_its_folder(tmp_path: Path, name: A
     honest = describe(config, declared(config)[0], NAMES)
     body = {**honest, "sites": [*NAMES, name]}
     lie = {**body, "digest": digest_of(body), "run": digest_of(body)[:16]}
-    state = encode({}, {"round": 0, "phase": "train"})
+    state = encode({}, {"round": 0})
     assert office.answer(Request("hello", lie)).kind == "code"
     for turn in secure.TURNS:
         assert office.answer(Request("round", lie, 0, 1.0, state, turn)).kind == "code"
@@ -548,7 +548,7 @@ def test_an_office_never_answers_for_two_lists(tmp_path: Path) -> None:
     sites = dict(zip(NAMES, offices(tmp_path, "prism-head")))
     config = secure_config("prism-head")
     description = describe(config, declared(config)[0], NAMES)
-    state = encode({}, {"round": 0, "phase": "train"})
+    state = encode({}, {"round": 0})
 
     def ask(office: Office, turn: str, told: str = "") -> Any:
         return office.answer(Request("round", description, 0, 1.0, state, turn, told))

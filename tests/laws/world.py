@@ -85,7 +85,7 @@ class World:
         return state, {host.name: adopt_step(self.job, state, host) for host in self.hosts}
 
     def _recoded(self, state: State) -> State:
-        return State(state.round, decode(encode(state.items))[0], state.phase)
+        return State(state.round, decode(encode(state.items))[0])
 
     def charged(self, ledger: Ledger, unit: str = "record") -> Cost:
         return sum((c.cost for c in ledger.charges(run=self.job.run)), start=Cost.zero(unit))

@@ -39,8 +39,10 @@ from prismfl.server import serving
 from prismfl.site.keys import make_site_keys
 from prismfl.site.office import Office
 from prismfl.transport import in_process as local
-from prismfl.transport.conductor import Answer, QuorumError, Request, Rules, faults
+from prismfl.transport.conductor import QuorumError
+from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
+from prismfl.transport.post import Answer, Request, Rules
 from tests.site.folders import NAMES, introduced, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
@@ -359,7 +361,7 @@ def test_a_killed_server_asks_the_same_again_and_nobody_pays_twice(tmp_path: Pat
 
 def test_the_site_decides_about_secure_sums_too(tmp_path: Path) -> None:
     description = describe(secure_config("prism-head"), declared(secure_config("prism-head"))[0], NAMES)
-    state = encode({}, {"round": 0, "phase": "train"})
+    state = encode({}, {"round": 0})
     careful = offices(tmp_path, "prism-head", honest=1)[0]
     assert careful.answer(Request("hello", description)).code == "sum-refused"
     assert "each site adds 1/2 of the noise" in (careful.folder / "site.log").read_text()

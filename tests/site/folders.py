@@ -12,7 +12,7 @@ from prismfl.server import serving
 from prismfl.site.config import SiteConfig, as_toml
 from prismfl.site.keys import make_site_keys
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Rules
+from prismfl.transport.post import Rules
 
 NAMES = ("north", "south", "west")
 FAST: dict[str, Any] = {"steps": 2, "batch": 32, "rounds": 2, "sigma": 1.0}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from prismfl.errors import PrismError, UserError, WireError
+from prismfl.methods import METHODS
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import state_digest
 from prismfl.site.bundle import MAGIC, Peer, open_bundle, peer_keys, seal_bundle
 from prismfl.site.keys import make_site_keys, signing_key
 from prismfl.transport import in_process as local
+from tests.hostile.test_sites_remote import forge, picky
 from tests.site.folders import NAMES, make_site, run_config
 
 
@@ -118,3 +122,20 @@ def test_the_site_decides_here_too(tmp_path: Path) -> None:
     with pytest.raises(PrismError, match="refused"):
         peer.export(tmp_path / "shared")
     assert not list((tmp_path / "shared").glob("*"))
+
+
+def test_a_spoilt_release_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer signs a release with which the step fails: all others leave it out and come to one state."""
+    monkeypatch.setitem(METHODS, "dp-fedavg", replace(METHODS["dp-fedavg"], server=picky, possible=None))
+    peers = make_peers(tmp_path / "sites")
+    shared = tmp_path / "shared"
+    for peer in peers:
+        peer.export(shared)
+    path = next(shared.glob("*south*"))
+    own = signing_key(tmp_path / "sites/south/keys/sign.key")
+    header, release = open_bundle(path.read_bytes(), {"south": own.public_key()})
+    path.write_bytes(seal_bundle(own, header, forge(release, lambda t: torch.full_like(t, 7.0))))
+    done = [peer.absorb(shared) for peer in peers]
+    assert {tuple(d.sites) for d in done} == {("north", "west")}
+    assert {tuple(d.dropped) for d in done} == {("south",)}
+    assert len({d.digest for d in done}) == 1

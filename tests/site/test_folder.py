@@ -18,7 +18,7 @@ from prismfl.files.atomic import make_folder, opener, write_atomically
 from prismfl.runs.description import declared, describe
 from prismfl.site.folder import OneLine, SiteLog, close_site
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Request
+from prismfl.transport.post import Request
 from tests.site.folders import NAMES, make_site, run_config
 from tests.site.test_commands import prismfl
 from tests.site.test_office import ask, description
@@ -33,7 +33,7 @@ from pathlib import Path
 
 from prismfl.cli.main import app
 from prismfl.transport.flower.guard import write_commands
-from prismfl.transport.conductor import Request
+from prismfl.transport.post import Request
 from prismfl.errors import PrismError
 from prismfl.site.bundle import Peer
 from prismfl.runs.description import describe, job_of
@@ -64,7 +64,7 @@ def approve():
 
 def ask(office, kind, told, round=0):
     state = initial_state(job_of(told))
-    down = encode(state.items, {"round": round, "phase": state.phase})
+    down = encode(state.items, {"round": round})
     return office.answer(Request(kind, told, round, 0.0, down))
 
 
@@ -284,7 +284,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from prismfl.core.door import PrivateRecords
 from prismfl.transport.flower.adapter import request_record
-from prismfl.transport.conductor import Request
+from prismfl.transport.post import Request
 from prismfl.errors import quiet_crashes
 from prismfl.site.app import client_app
 from prismfl.runs.description import job_of
@@ -303,7 +303,7 @@ def broken(self, *args, **kwargs):
 PrivateRecords.noisy_gradient = broken
 told = description()
 state = initial_state(job_of(told))
-down = encode(state.items, {"round": 0, "phase": state.phase})
+down = encode(state.items, {"round": 0})
 message = Message(request_record(Request("round", told, 0, 60.0, down)), 1, "train.prismfl")
 message.metadata.__dict__["_message_id"] = "one"
 reply = client_app(message, Context(1, 1, {}, RecordDict(), {}))

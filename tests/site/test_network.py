@@ -16,7 +16,7 @@ pytest.importorskip("flwr")
 from prismfl.server.config import ServerConfig
 from prismfl.site.config import as_toml
 from prismfl.site.keys import make_authority
-from prismfl.transport.conductor import faults
+from prismfl.transport.faults import faults
 from tests.site.test_processes import PATIENCE, Federation
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]

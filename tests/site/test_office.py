@@ -18,7 +18,7 @@ from prismfl.site import data as site_data
 from prismfl.site.config import load_site
 from prismfl.site.egress import Approvals, EgressLog
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Answer, Request
+from prismfl.transport.post import Answer, Request
 from tests.site.folders import NAMES, make_site, run_config, site_config
 
 
@@ -29,7 +29,7 @@ def description(**changes: object) -> JsonDict:
 
 def ask(office: Office, told: JsonDict, round: int = 0, *, seconds: float = 0.0) -> Answer:
     state = initial_state(job_of(told))
-    down = encode(state.items, {"round": round, "phase": state.phase})
+    down = encode(state.items, {"round": round})
     return office.answer(Request("round", told, round, seconds, down))
 
 

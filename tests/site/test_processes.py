@@ -29,7 +29,7 @@ from prismfl.site.config import as_toml
 from prismfl.site.joining import preflight, supernode_command
 from prismfl.site.keys import make_authority, make_site_keys
 from prismfl.transport import in_process as local
-from prismfl.transport.conductor import faults
+from prismfl.transport.faults import faults
 from prismfl.transport.flower.children import descendants, environment, free_port, is_running
 from tests.site.folders import NAMES, make_site
 

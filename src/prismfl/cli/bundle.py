@@ -52,3 +52,5 @@ def import_(
         "finished": done.finished,
     }
     terminal.emit(found, fmt, lambda: simple_table("Imported", [found]))
+    for site, why in done.dropped.items():
+        terminal.warn(f"{site} does not count in round {done.round + 1}: {why}")

@@ -143,7 +143,7 @@ def status(folder: Folder, fmt: Format = "table") -> None:
     from prismfl.report.tables import simple_table
     from prismfl.runs.directory import RunDirectory
     from prismfl.server.config import enrolled, load_server
-    from prismfl.transport.conductor import faults
+    from prismfl.transport.faults import faults
     from prismfl.transport.flower import children
 
     load_server(folder)

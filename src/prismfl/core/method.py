@@ -43,7 +43,6 @@ class State:
 
     round: int
     items: Mapping[str, Payload]
-    phase: str = "train"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -26,7 +25,6 @@ class Task:
     participation: float = 1.0
     device: str = "cpu"
     public: torch.Tensor | None = field(default=None, repr=False, compare=False)
-    site_classes: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def kind(self) -> str:

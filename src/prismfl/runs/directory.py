@@ -150,7 +150,7 @@ class RunDirectory:
     # Checkpoint: two generations, each with its own digest
 
     def save_state(self, state: State) -> None:
-        raw = encode(state.items, {"round": state.round, "phase": state.phase})
+        raw = encode(state.items, {"round": state.round})
         folder = self.path / "checkpoint"
         current = folder / "state.safetensors"
         if current.exists():
@@ -167,7 +167,7 @@ class RunDirectory:
                 continue
             try:
                 items, header = decode(raw[32:])
-                return State(wire.whole(header.get("round"), limit=2**31), items, str(header.get("phase")))
+                return State(wire.whole(header.get("round"), limit=2**31), items)
             except WireError:
                 continue
         if found:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, read, validate
-from prismfl.transport.conductor import Rules
 from prismfl.transport.flower import adapter as flower
+from prismfl.transport.post import Rules
 
 
 def serve(grid: flower.Grid, context: flower.Context) -> None:

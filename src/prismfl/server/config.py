@@ -12,7 +12,7 @@ from prismfl.runs.config import read, validate
 from prismfl.runs.names import check_name
 from prismfl.site.config import as_toml
 from prismfl.site.keys import make_authority, node_identity
-from prismfl.transport.conductor import Rules
+from prismfl.transport.post import Rules
 
 FILE = "server.toml"
 

@@ -21,7 +21,8 @@ from prismfl.runs.config import RunConfig
 from prismfl.runs.description import declared, describe, job_of, public_images
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import predictor, result_of, save_synthetic
-from prismfl.transport.conductor import Conductor, Post, Rules
+from prismfl.transport.conductor import Conductor
+from prismfl.transport.post import Post, Rules
 
 Say = Callable[[str], None]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismfl.files.atomic import make_folder
-from prismfl.transport.conductor import Answer, Request
 from prismfl.transport.flower import adapter as flower
+from prismfl.transport.post import Answer, Request
 
 if TYPE_CHECKING:
     from prismfl.site.office import Office

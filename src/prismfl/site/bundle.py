@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.payloads import MAX_BYTES, Items, JsonDict, encode
-from prismfl.core.rounds import initial_state, receive, server_step
+from prismfl.core.rounds import initial_state, receive, surviving_step
 from prismfl.errors import PrismError, UserError, WireError
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import load_json, read_regular
@@ -31,7 +31,7 @@ from prismfl.runs.directory import RunDirectory, digest
 from prismfl.runs.result import state_digest
 from prismfl.site.keys import peer_keys, signing_key
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Request
+from prismfl.transport.post import Request
 
 MAGIC = b"prismfl-bundle-1\n"
 SIGNATURE = 64
@@ -40,12 +40,14 @@ HEADER_LIMIT = 10_000
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the round that it closed, who counted, and the digest of the state that all now share."""
+    """What an import did: the round that it closed, who counted, the digest of the state that all now share, and whose
+    release made the step fail (every peer finds the same one) and was left out."""
 
     round: int
     sites: tuple[str, ...]
     digest: str
     finished: bool
+    dropped: Mapping[str, str]
 
 
 def seal_bundle(key: Ed25519PrivateKey, header: Mapping[str, Any], release: bytes) -> bytes:
@@ -115,7 +117,7 @@ class Peer:
     def export(self, shared: Path) -> Path:
         """Make this site's release of the current round (once) and leave it in the shared place."""
         state = self._open_round()
-        down = encode(state.items, {"round": state.round, "phase": state.phase})
+        down = encode(state.items, {"round": state.round})
         answer = self.office.answer(Request("round", self.description, state.round, 0.0, down))
         if answer.kind != "release":
             raise PrismError(f"This site does not release: {answer.code}; see {self.office.folder / 'site.log'}.")
@@ -134,14 +136,15 @@ class Peer:
         for site in self.job.task.sites:
             if site not in without:
                 inbox[site] = self._take(shared / self._name(state.round, site), site, state, keys)
-        after = server_step(self.job, state, inbox)
+        after, dropped = surviving_step(self.job, state, inbox, quorum=len(inbox) - 1)
         self.directory.save_state(after)
         finished = after.round >= self.job.settings.rounds
         if finished:
-            down = encode(after.items, {"round": after.round, "phase": after.phase})
+            down = encode(after.items, {"round": after.round})
             self.office.answer(Request("finish", self.description, after.round, 0.0, down))
             self.directory.set_status("finished")
-        return Imported(state.round, tuple(sorted(inbox)), state_digest(after), finished)
+        counted = tuple(sorted(set(inbox) - set(dropped)))
+        return Imported(state.round, counted, state_digest(after), finished, dropped)
 
     def _take(self, path: Path, site: str, state: State, keys: Mapping[str, Ed25519PublicKey]) -> Items:
         if not path.exists():

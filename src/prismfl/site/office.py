@@ -40,7 +40,7 @@ from prismfl.site.config import SiteConfig, ledger_of, load_site
 from prismfl.site.egress import Approvals, EgressLog
 from prismfl.site.folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.site.keys import peer_keys, signing_key
-from prismfl.transport.conductor import Answer, Request
+from prismfl.transport.post import Answer, Request
 
 APPROVAL_MARGIN = 10.0
 """Seconds before the round's deadline at which a site stops waiting for a person."""
@@ -122,7 +122,7 @@ class Office:
         if request.kind == "hello":
             return self._word(job.run, request.round, "ready")
         items, header = decode(request.state)
-        state = State(int(header["round"]), items, str(header["phase"]))
+        state = State(int(header["round"]), items)
         if state.round != request.round:
             raise WireError(f"The state is of round {state.round}, the request of {request.round}.")
         if request.kind == "round" and request.turn in ("", "numbers"):  # other turns send nothing down

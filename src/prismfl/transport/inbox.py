@@ -1,8 +1,8 @@
-"""The answers of a round on the server's disk, read one at a time: memory does not grow with the number of sites."""
+"""The answers of one turn of a round, as they arrive: on the server's disk, or in memory where all sites are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prismfl.core.payloads import Items, decode
@@ -10,18 +10,21 @@ from prismfl.files.atomic import write_atomically
 
 
 class Inbox(Mapping[str, Items]):
-    """The releases of a round, on disk; each is read when it is used."""
+    """The releases of a round, on disk; each is read when it is used: memory does not grow with the number of sites."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def put(self, site: str, raw: bytes) -> None:
+    def put(self, site: str, raw: bytes, items: Items | None = None) -> None:
+        """Keep what a site sent; `items` are what it holds, where that was read already."""
         write_atomically(self._path(site), raw)
 
     def raw(self, site: str) -> bytes:
+        """What the site sent, byte for byte."""
         return self._path(site).read_bytes()
 
     def drop(self, site: str) -> None:
+        """Forget what the site sent; it may be asked again."""
         self._path(site).unlink(missing_ok=True)
 
     def refuse(self, site: str) -> None:
@@ -33,7 +36,16 @@ class Inbox(Mapping[str, Items]):
     def refused(self) -> set[str]:
         return {path.stem for path in self.folder.glob("*.refused")}
 
+    def close(self) -> None:
+        """Nothing is added any more: a killed server goes on with the same answers."""
+        write_atomically(self.folder / "closed", b"")
+
+    @property
+    def closed(self) -> bool:
+        return (self.folder / "closed").exists()
+
     def clear(self) -> None:
+        """Remove all of it."""
         for path in self.folder.glob("*"):
             path.unlink()
         if self.folder.exists():
@@ -54,11 +66,57 @@ class Inbox(Mapping[str, Items]):
         return self.folder / f"{site}.safetensors"
 
 
-class Raw(Mapping[str, bytes]):
-    """The answers of some sites as bytes; each is read when it is used."""
+class MemoryInbox(Inbox):
+    """The same in memory, for sites of this process: killed, they send the same again from their ledgers, for free."""
 
-    def __init__(self, inbox: Inbox, sites: Iterable[str]) -> None:
-        self.inbox, self.sites = inbox, tuple(sites)
+    def __init__(self) -> None:
+        self._raw: dict[str, bytes] = {}
+        self._items: dict[str, Items] = {}
+        self._refused: set[str] = set()
+
+    def put(self, site: str, raw: bytes, items: Items | None = None) -> None:
+        if items is None:
+            self._raw[site] = raw
+        else:
+            self._items[site] = items
+
+    def raw(self, site: str) -> bytes:
+        return self._raw[site]
+
+    def drop(self, site: str) -> None:
+        self._raw.pop(site, None)
+        self._items.pop(site, None)
+
+    def refuse(self, site: str) -> None:
+        self._refused.add(site)
+        self.drop(site)
+
+    @property
+    def refused(self) -> set[str]:
+        return set(self._refused)
+
+    def close(self) -> None:
+        """Nothing outlives this process, so nothing is kept."""
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def clear(self) -> None:
+        self._raw, self._items = {}, {}
+
+    def __getitem__(self, site: str) -> Items:
+        return self._items[site]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._raw, *self._items])
+
+
+class Raw(Mapping[str, bytes]):
+    """The answers of an inbox as bytes; each is read when it is used."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox, self.sites = inbox, tuple(inbox)
 
     def __getitem__(self, site: str) -> bytes:
         if site not in self.sites:

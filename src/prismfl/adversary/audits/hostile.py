@@ -43,7 +43,7 @@ from prismfl.errors import WireError
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.secure import protocol as secure
-from prismfl.transport.conductor import Answer
+from prismfl.transport.post import Answer
 
 Attack = Callable[[Bench], Iterator[str]]
 MOST_RUNS = 40
@@ -106,7 +106,7 @@ def weights(bench: Bench) -> Iterator[str]:
     """Each hostile state in a run of its own: one answer, charged in full, the same ever after."""
     town, told = bench.town(), bench.describe()
     _, items = start(told)
-    finite = {name: encode(hostile(items, change), {"round": 0, "phase": "train"}) for name, change in CHANGES.items()}
+    finite = {name: encode(hostile(items, change), {"round": 0}) for name, change in CHANGES.items()}
     states = (finite if items else {"zero": finite["zero"]}) | malformed(items, 0)
     for i, (what, state) in enumerate(states.items()):
         run = {**told, "run": f"weights-{i}"}
@@ -164,7 +164,7 @@ def rounds(bench: Bench) -> Iterator[str]:
         yield "hello is not ready, or charges"
     first = town.round(told)
     yield from _planned(town, told, first)
-    large = encode(hostile(items, CHANGES["largest"]), {"round": 0, "phase": "train"})
+    large = encode(hostile(items, CHANGES["largest"]), {"round": 0})
     with noting() as noted:
         if town.round(told, state=large) != first:
             yield "the same round with other weights has another answer"
@@ -350,14 +350,14 @@ def _script(bench: Bench, world: str) -> list[tuple[str, tuple[str, str, int]]]:
     job, items = start(told)
     answers = [("hello", town.ask("hello", told)), ("a round", town.round(told)), ("again", town.round(told))]
     for what in ("zero", "1e30 times", "needle") if items else ():
-        state = encode(hostile(items, CHANGES[what]), {"round": 0, "phase": "train"})
+        state = encode(hostile(items, CHANGES[what]), {"round": 0})
         answers.append((f"{what} weights", town.round({**told, "run": what.replace(" ", "-")}, state=state)))
     bad = malformed(items, 0)["NaN"]
     answers.append(("NaN weights", town.round({**told, "run": "nan"}, state=bad)))
     spec = told["spec"]
     answers.append(("other classes", town.ask("hello", sealed(told, spec={**spec, "classes": spec["classes"][:-1]}))))
     answers.append(("another round", town.ask("round", told, job.settings.rounds, state=honest(told, 9))))
-    end = encode(hostile(items, lambda i, t: torch.full_like(t, LARGEST)), {"round": job.settings.rounds, "phase": "x"})
+    end = encode(hostile(items, lambda i, t: torch.full_like(t, LARGEST)), {"round": job.settings.rounds})
     answers += [("the end", town.ask("finish", told, job.settings.rounds, state=end)) for _ in range(2)]
     return [(what, (answer.kind, answer.code, len(answer.body))) for what, answer in answers]
 

@@ -27,8 +27,8 @@ from prismfl.server.config import ServerConfig, enroll, init_server
 from prismfl.site.config import ledger_of
 from prismfl.site.keys import make_site_keys
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Answer, Post, Request
 from prismfl.transport.flower.children import beside_python, end, free_port, spawn
+from prismfl.transport.post import Answer, Post, Request
 
 OVER_PROCESSES = {"dp-fedavg": ("limits", "rosters", "weights", "rounds"), "prism-head": ("rosters", "rounds")}
 """What is played against which method; a question takes seconds. First what must leave nothing reserved."""

@@ -33,7 +33,7 @@ from prismfl.site import office as offices
 from prismfl.site.config import SiteConfig, as_toml, ledger_of
 from prismfl.site.keys import make_site_keys
 from prismfl.site.office import Office
-from prismfl.transport.conductor import Answer, Kind, Request
+from prismfl.transport.post import Answer, Kind, Request
 
 NAMES = ("north", "south", "west")
 VICTIM = NAMES[0]
@@ -144,7 +144,7 @@ def hostile(items: Items, change: Change) -> dict[str, Payload]:
 
 def malformed(items: Items, round: int) -> dict[str, bytes]:
     """States that no honest server sends: numbers that no payload can hold, other shapes, other items, rubbish."""
-    header = {"round": round, "phase": "train"}
+    header = {"round": round}
     mark = 1.2345678e-5
     marked = hostile({**items, "more": Weights({"x": torch.zeros(3)})}, lambda i, t: torch.full_like(t, mark).float())
     raw = encode(marked, header)
@@ -321,7 +321,7 @@ def start(told: JsonDict) -> tuple[Job, Items]:
 
 
 def honest(told: JsonDict, round: int = 0) -> bytes:
-    return encode(start(told)[1], {"round": round, "phase": "train"})
+    return encode(start(told)[1], {"round": round})
 
 
 # What is opened

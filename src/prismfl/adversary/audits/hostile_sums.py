@@ -10,7 +10,7 @@ from prismfl.adversary.audits.hostile_site import NAMES, VICTIM, Bench, Town, fo
 from prismfl.core.payloads import JsonDict
 from prismfl.runs.description import job_of
 from prismfl.secure import protocol as secure
-from prismfl.transport.conductor import Answer
+from prismfl.transport.post import Answer
 
 
 def rosters(bench: Bench) -> Iterator[str]:

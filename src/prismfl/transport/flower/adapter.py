@@ -20,7 +20,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from prismfl.errors import UserError
 from prismfl.files.bounded import DEPTH, load_json
-from prismfl.transport.conductor import CODE_LENGTH, Answer, Request
+from prismfl.transport.faults import CODE_LENGTH
+from prismfl.transport.post import Answer, Request
 
 __all__ = ["ClientApp", "Context", "Grid", "GridPost", "ServerApp", "client_app", "read_answer", "server_app"]
 RECORD, BODY = "prismfl", "body"
