@@ -78,7 +78,7 @@ BUGS = [
         "the inbox of a resumed run is trusted",
         Conductor,
         "_held",
-        "receive(self.job, state, site, inbox.raw(site))",
+        "check(site, box.raw(site))",
         "pass",
         at(remote.test_a_poisoned_inbox_is_not_read_at_resume),
     ),

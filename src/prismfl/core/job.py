@@ -46,7 +46,7 @@ class Job:
     @cached_property
     def digest(self) -> str:
         """Of all that shapes a computation besides the records: method, settings, public facts."""
-        # Simulated noise follows from this text: a key that is gone stays in it, so that committed runs can be repeated.
+        # Simulated noise follows from this text: a key that is gone stays, so that committed runs can be repeated.
         task = repr(replace(self.task, public=None)).removesuffix(")") + ", site_classes=None)"
         facts = [self.method.name, self.settings.model_dump(mode="json"), task, self.seed, repr(self.secure)]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
