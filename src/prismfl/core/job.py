@@ -53,7 +53,7 @@ class Job:
 
     def simulated_noise(self, place: str, round: int) -> Key:
         """Noise that follows from the seed, for simulation only. Runs that differ in anything (another epsilon of a
-        sweep, another method) share none of it; the same run again, on any engine and under any name, is the same."""
+        sweep, another method) share none of it; the same run again, over any transport and by any name, is the same."""
         return self.key.child("noise", self.digest, place, round)
 
     def plan(self) -> Cost:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from prismfl.core.job import Job
-from prismfl.core.records import Records
+from prismfl.core.records import Records, unit_prints
 from prismfl.core.release import Release
 from prismfl.core.rounds import Host, initial_state, receive, site_step
 from prismfl.errors import UserError
@@ -83,10 +81,3 @@ def refuse_seeded(cap: Cap | None, *, deployed: bool) -> None:
         raise UserError(
             f"The data have a cap of {cap.describe()}, and seeded noise protects nobody; leave out the seed."
         )
-
-
-def unit_prints(records: Records) -> Iterable[bytes]:
-    """What the ledger knows people by: their codes, which follow from their ids alone."""
-    if records.unit is None:
-        return ()
-    return (int(code).to_bytes(8, "little", signed=True) for code in torch.unique(records.unit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -36,3 +37,10 @@ class Records:
         # A record keeps its name: among fewer, equal ones would be numbered anew.
         named = [names[rows.cpu().numpy()] for names in self.named]
         return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows], named)
+
+
+def unit_prints(records: Records) -> Iterable[bytes]:
+    """What the ledger knows people by: their codes, which follow from their ids alone."""
+    if records.unit is None:
+        return ()
+    return (int(code).to_bytes(8, "little", signed=True) for code in torch.unique(records.unit))

@@ -19,8 +19,8 @@ from pathlib import Path
 from prismfl import runtime
 from prismfl.core.job import Job
 from prismfl.core.method import State
-from prismfl.core.once import unit_prints
 from prismfl.core.payloads import JsonDict, decode, encode
+from prismfl.core.records import unit_prints
 from prismfl.core.release import Release
 from prismfl.core.rounds import Host, adopt_step, check_state, site_step
 from prismfl.data import DATASETS

@@ -1,4 +1,4 @@
-"""The Flower engine: with `flower_guard.py`, which starts its processes, the only file that imports flwr (1.41).
+"""Flower as a transport: with `guard.py`, which starts its processes, the only file that imports flwr (1.41).
 
 A `GridPost` carries requests and answers over Flower's Grid, `client_app` puts a site behind a ClientApp. Both only
 move bytes: what a message means is decided in `remote.py` on the server and by the site's own office.
@@ -136,7 +136,7 @@ def _in_thread(call: Callable[[], T]) -> Future[T]:
 
 
 class GridPost:
-    """The transport of `remote.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
+    """The transport of `conductor.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
 
     def __init__(
         self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0, patience: float = CALL_SECONDS
