@@ -23,7 +23,7 @@ from prismfl.server import serving
 from prismfl.transport.conductor import QuorumError
 from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
-from prismfl.transport.post import Rules
+from prismfl.transport.post import RoundRules
 
 
 class Killed(BaseException):
@@ -37,7 +37,7 @@ def soak(rounds: int, seed: int, minutes: float) -> None:
         root = Path(folder)
         changes = {"cap": 1000.0, "noise": "operating-system"}
         offices = [make_site(root, name, **changes) for name in NAMES]
-        rules = Rules(2, deadline=1.0, join=5.0, poll=0.01, ask_again=0.05)
+        rules = RoundRules(2, deadline=1.0, join=5.0, poll=0.01, ask_again=0.05)
         directory = make_run(root / "run", rules, run_config(settings={"rounds": rounds, "steps": 1, "batch": 16}))
         apps = {i: flower.client_app(lambda request, context, o=o: o.answer(request)) for i, o in enumerate(offices)}
         kills = quorums = 0

@@ -35,7 +35,7 @@ from prismfl.site.config import SiteConfig, as_toml
 from prismfl.site.keys import make_site_keys
 from prismfl.transport.conductor import Conductor
 from prismfl.transport.flower.children import beside_python, descendants, end, environment, free_port, spawn
-from prismfl.transport.post import Answer, Request, Rules
+from prismfl.transport.post import Answer, Request, RoundRules
 
 PLAIN_PROJECT = """[project]
 name = "plain"
@@ -283,7 +283,7 @@ def memory(method: str, sites: int) -> None:
     private = {"sigma": 1.0} if method != "fedavg" else {}
     config = RunConfig(method=method, data="mnist-5k", model="mlp:300", settings={"rounds": 2, **private})
     with tempfile.TemporaryDirectory() as root:
-        rules = Rules(sites, deadline=600.0, poll=0.0)
+        rules = RoundRules(sites, deadline=600.0, poll=0.0)
         directory = serving.prepare(Path(root) / "run", config, names, rules=rules, evaluate=False)
         description = directory.read_json("federation.json")["description"]
         job = job_of(description)

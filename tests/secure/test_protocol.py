@@ -42,11 +42,11 @@ from prismfl.transport import in_process as local
 from prismfl.transport.conductor import QuorumError
 from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
-from prismfl.transport.post import Answer, Request, Rules
+from prismfl.transport.post import Answer, Request, RoundRules
 from tests.site.folders import NAMES, introduced, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
-RULES = Rules(2, deadline=4.0, join=2.0, poll=0.01, ask_again=0.05)
+RULES = RoundRules(2, deadline=4.0, join=2.0, poll=0.01, ask_again=0.05)
 CLASSES = 40
 
 

@@ -12,7 +12,7 @@ from prismfl.server import serving
 from prismfl.site.config import SiteConfig, as_toml
 from prismfl.site.keys import make_site_keys
 from prismfl.site.office import Office
-from prismfl.transport.post import Rules
+from prismfl.transport.post import RoundRules
 
 NAMES = ("north", "south", "west")
 FAST: dict[str, Any] = {"steps": 2, "batch": 32, "rounds": 2, "sigma": 1.0}
@@ -59,5 +59,5 @@ def introduced(offices: Sequence[Office]) -> list[Office]:
     return list(offices)
 
 
-def make_run(path: Path, rules: Rules, config: RunConfig | None = None) -> RunDirectory:
+def make_run(path: Path, rules: RoundRules, config: RunConfig | None = None) -> RunDirectory:
     return serving.prepare(path, config or run_config(), NAMES, rules=rules, evaluate=False)

@@ -32,11 +32,11 @@ from prismfl.transport.conductor import QuorumError
 from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
 from prismfl.transport.flower import guard as flower_guard
-from prismfl.transport.post import Answer, Request, Rules
+from prismfl.transport.post import Answer, Request, RoundRules
 from tests.site.folders import NAMES, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
-RULES = Rules(2, deadline=2.0, join=2.0, poll=0.01, ask_again=0.05)
+RULES = RoundRules(2, deadline=2.0, join=2.0, poll=0.01, ask_again=0.05)
 
 
 def app_of(office: Office) -> flower.ClientApp:
@@ -55,7 +55,7 @@ def serve(directory: RunDirectory, grid: OneProcessGrid) -> list[str]:
     return lines
 
 
-def federation(tmp_path: Path, rules: Rules = RULES, *, rounds: int = 2) -> tuple[RunDirectory, OneProcessGrid]:
+def federation(tmp_path: Path, rules: RoundRules = RULES, *, rounds: int = 2) -> tuple[RunDirectory, OneProcessGrid]:
     offices = [make_site(tmp_path / "sites", name) for name in NAMES]
     return make_run(tmp_path / "run", rules, run_config(settings={"rounds": rounds})), grid_of(offices)
 
@@ -295,7 +295,7 @@ def test_a_forged_sender_is_named_and_dropped(tmp_path: Path) -> None:
 
 
 def test_a_silent_site_costs_the_deadline_and_no_more(tmp_path: Path) -> None:
-    directory, grid = federation(tmp_path, Rules(2, deadline=0.6, join=2.0, poll=0.01))
+    directory, grid = federation(tmp_path, RoundRules(2, deadline=0.6, join=2.0, poll=0.01))
 
     def silent(place: int, request: Message, reply: Message) -> list[Message]:
         return [] if place == 12 and flower.read_request(request).kind != "hello" else [reply]
@@ -308,7 +308,7 @@ def test_a_silent_site_costs_the_deadline_and_no_more(tmp_path: Path) -> None:
 
 
 def test_below_the_quorum_the_run_fails_clearly_and_keeps_its_checkpoint(tmp_path: Path) -> None:
-    directory, grid = federation(tmp_path, Rules(3, deadline=0.3, join=2.0, poll=0.01))
+    directory, grid = federation(tmp_path, RoundRules(3, deadline=0.3, join=2.0, poll=0.01))
     grid.tamper = lambda place, request, reply: (
         [] if place == 12 and flower.read_request(request).round == 1 else [reply]
     )

@@ -17,7 +17,7 @@ SHOWN = 1000
 
 
 @dataclass(frozen=True)
-class Fault:
+class BadRecord:
     """A record that was left out: which one (counted from 1), what is wrong and where in it. Never a cell's content."""
 
     row: int
@@ -31,14 +31,14 @@ class Faults:
     def __init__(self, *, lenient: bool = False) -> None:
         self.lenient = lenient
         self.rows: set[int] = set()
-        self.shown: list[Fault] = []
+        self.shown: list[BadRecord] = []
 
     def note(self, row: int, what: str, error: CellError, *, place: str = "") -> None:
         """Record `row`, counted from 0, is none."""
         if not self.lenient:
             raise error
         if row not in self.rows and len(self.shown) < SHOWN:
-            self.shown.append(Fault(row + 1, what, place))
+            self.shown.append(BadRecord(row + 1, what, place))
         self.rows.add(row)
 
     def kept(self, count: int) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from prismfl.data.faults import Fault
+    from prismfl.data.faults import BadRecord
     from prismfl.data.schema import Schema
 
 Kind = Literal["image", "table"]
@@ -55,7 +55,7 @@ class Dataset:
     notices: tuple[str, ...] = ()
     prints_train: list[bytes] | None = None
     left_out: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[BadRecord, ...] = ()
     more_prints: tuple[bytes, ...] = ()
 
     @property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field
 
 from prismfl.errors import UserError
 from prismfl.privacy.cost import Cost, Relation
@@ -36,8 +38,17 @@ Integers = npt.NDArray[np.int64]
 class Secrecy:
     """How a run asks for secure sums: nothing opens below the quorum, and `colluding` sites may talk to the server."""
 
-    quorum: int
-    colluding: int = 0
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    quorum: Annotated[int, Field(ge=2, description="the sum opens with at least so many sites; more than half of them")]
+    colluding: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="so many sites may tell the server all they know; quorum - colluding sites make up the noise, "
+            "each adds its part (1: each adds all of it)",
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from prismfl.errors import UserError
 from prismfl.files.bounded import load_toml, load_yaml, read_text
-
-
-class SecureConfig(BaseModel):
-    """Secure sums: what the server may read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    quorum: int = Field(ge=2, description="the sum opens with at least so many sites; more than half of them")
-    colluding: int = Field(
-        0,
-        ge=0,
-        description="so many sites may tell the server all they know; quorum - colluding sites make up the noise, each "
-        "adds its part (1: each adds all of it)",
-    )
+from prismfl.privacy.shares import Secrecy
 
 
 class RunConfig(BaseModel):
@@ -65,7 +52,7 @@ class RunConfig(BaseModel):
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
     out: str | None = Field(None, description="run directory (default: runs/<method>/<data>_eps<e>-<time>)")
     start: str | None = Field(None, description="start from the model of this finished run (PRISM's, say)")
-    secure: SecureConfig | None = Field(None, description="the server reads only the sum over the sites: quorum")
+    secure: Secrecy | None = Field(None, description="the server reads only the sum over the sites: quorum")
     settings: dict[str, Any] = Field(default_factory=dict)
 
 

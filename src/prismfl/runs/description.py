@@ -22,7 +22,7 @@ from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.names import NAME, RefusedError, check_name
-from prismfl.runs.planning import find_method, resolve, secrecy, task_of
+from prismfl.runs.planning import find_method, resolve, task_of
 
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
 TRAVELS = (
@@ -124,7 +124,7 @@ def job_of(description: JsonDict, *, with_public: bool = True, source: str | Non
             raise RefusedError("refused", "This side's public images are not the ones that the run means.")
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
-    return Job(str(description["run"]), method, settings, task, config.seed or 0, secrecy(config))
+    return Job(str(description["run"]), method, settings, task, config.seed or 0, config.secure)
 
 
 def spec_of(description: JsonDict) -> Spec:

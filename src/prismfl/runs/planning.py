@@ -19,7 +19,6 @@ from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.shares import Secrecy
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
@@ -202,10 +201,6 @@ def guarantee_words(cost: Cost, noise: str = DEPLOYMENT) -> str:
     if cost.is_zero:
         return "nothing leaves"
     return "differential privacy" if noise == DEPLOYMENT else NO_PROTECTION
-
-
-def secrecy(config: RunConfig) -> Secrecy | None:
-    return None if config.secure is None else Secrecy(config.secure.quorum, config.secure.colluding)
 
 
 def finite(value: float) -> float | None:

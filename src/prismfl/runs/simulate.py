@@ -30,7 +30,6 @@ from prismfl.runs.planning import (
     finite,
     is_own,
     resolve,
-    secrecy,
     settled,
     task_of,
     warnings_of,
@@ -127,7 +126,7 @@ def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tu
     task = task_of(config, dataset.spec, method, public_images_of(config, dataset.spec, method, warn))
     for line in (*dataset.notices, *warnings_of(config, task, settings)):
         warn(line)
-    return Job(identity, method, settings, task, config.seed or 0, secrecy(config)), dataset
+    return Job(identity, method, settings, task, config.seed or 0, config.secure), dataset
 
 
 def _execute(

@@ -7,7 +7,7 @@ from pathlib import Path
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, read, validate
 from prismfl.transport.flower import adapter as flower
-from prismfl.transport.post import Rules
+from prismfl.transport.post import RoundRules
 
 
 def serve(grid: flower.Grid, context: flower.Context) -> None:
@@ -24,7 +24,7 @@ def serve(grid: flower.Grid, context: flower.Context) -> None:
         raise UserError('Give the run a config: flwr run APP --run-config \'config="run.toml" out="runs/trial"\'.')
     config: RunConfig = validate(RunConfig, read(Path(str(told["config"]))), str(told["config"]))
     sites = [f"site-{i}" for i in range(config.sites)]
-    rules = Rules(config.sites, deadline=600.0, join=600.0, poll=0.1)
+    rules = RoundRules(config.sites, deadline=600.0, join=600.0, poll=0.1)
     directory = serving.prepare(Path(str(told["out"])), config, sites, rules=rules, evaluate=True)
     serving.serve(directory.path, flower.GridPost(grid, {}))
 

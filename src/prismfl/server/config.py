@@ -12,7 +12,7 @@ from prismfl.runs.config import read, validate
 from prismfl.runs.names import check_name
 from prismfl.site.config import as_toml
 from prismfl.site.keys import make_authority, node_identity
-from prismfl.transport.post import Rules
+from prismfl.transport.post import RoundRules
 
 FILE = "server.toml"
 
@@ -29,8 +29,8 @@ class ServerConfig(BaseModel):
     join: float = Field(600.0, gt=0, description="seconds to wait for sites before the first round")
     evaluate: bool = Field(False, description="measure accuracy on the test part of a named data set, on the server")
 
-    def rules(self) -> Rules:
-        return Rules(self.quorum, deadline=self.deadline, join=self.join)
+    def rules(self) -> RoundRules:
+        return RoundRules(self.quorum, deadline=self.deadline, join=self.join)
 
 
 def init_server(folder: Path, config: ServerConfig, names: list[str]) -> None:

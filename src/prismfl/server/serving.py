@@ -22,12 +22,12 @@ from prismfl.runs.description import declared, describe, job_of, public_images
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import predictor, result_of, save_synthetic
 from prismfl.transport.conductor import Conductor
-from prismfl.transport.post import Post, Rules
+from prismfl.transport.post import Post, RoundRules
 
 Say = Callable[[str], None]
 
 
-def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: Rules, evaluate: bool) -> RunDirectory:
+def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: RoundRules, evaluate: bool) -> RunDirectory:
     """A new run directory with everything that the ServerApp needs."""
     if rules.quorum > len(sites):
         raise UserError(f"The quorum of {rules.quorum} is more than the {len(sites)} enrolled sites; enroll more.")
@@ -58,7 +58,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
             told["description"],
             post,
             directory,
-            Rules(**told["rules"]),
+            RoundRules(**told["rules"]),
             hub=_hub(job, path),
             keep=str(told.get("transcript", "ends")),
             say=speak,

@@ -24,7 +24,7 @@ from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load_path, partition
 from prismfl.data import load as load_named
 from prismfl.data.facts import declared_facts
-from prismfl.data.faults import Fault
+from prismfl.data.faults import BadRecord
 from prismfl.data.found import TABLES
 from prismfl.data.schema import check_classes, plain
 from prismfl.data.schema_file import LIMIT as SCHEMA_LIMIT
@@ -51,7 +51,7 @@ class SiteData:
     records: Records
     prints: list[bytes]
     left_out: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[BadRecord, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
 
 

@@ -21,7 +21,7 @@ from prismfl.runs.directory import Message, RunDirectory, digest
 from prismfl.secure import protocol as secure
 from prismfl.transport.faults import SPOILS, note
 from prismfl.transport.inbox import Inbox, Raw
-from prismfl.transport.post import Answer, Post, Request, Rules
+from prismfl.transport.post import Answer, Post, Request, RoundRules
 
 PLAIN = {"": 1.0}
 SECURE = {"keys": 0.15, "letters": 0.3, "numbers": 0.7, "sent": 0.85, "shares": 1.0}
@@ -49,7 +49,7 @@ class Conductor:
     description: JsonDict
     post: Post
     directory: RunDirectory
-    rules: Rules
+    rules: RoundRules
     hub: Hub | None = None
     keep: str = "ends"
     say: Say = lambda line: None

@@ -15,10 +15,10 @@ from prismfl.runs.directory import RunDirectory
 from prismfl.secure import protocol as secure
 from prismfl.transport.conductor import AfterRound, Conductor
 from prismfl.transport.inbox import MemoryInbox
-from prismfl.transport.post import Answer, Request, Rules
+from prismfl.transport.post import Answer, Request, RoundRules
 
 Progress = Callable[[str, int, int], None]
-NO_WAITING = Rules(quorum=1, deadline=math.inf, join=math.inf, poll=0.0)
+NO_WAITING = RoundRules(quorum=1, deadline=math.inf, join=math.inf, poll=0.0)
 
 
 @dataclass(frozen=True)

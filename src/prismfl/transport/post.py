@@ -54,7 +54,7 @@ class Post(Protocol):
 
 
 @dataclass(frozen=True)
-class Rules:
+class RoundRules:
     """How long a round may take and how many releases it needs."""
 
     quorum: int

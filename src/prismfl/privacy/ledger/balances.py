@@ -91,7 +91,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Dataset:
+class Known:
     """A data set under all its names."""
 
     id: str
@@ -108,7 +108,7 @@ class Balances:
     """What the chain says so far; built by `apply` alone."""
 
     entries: list[Entry] = field(default_factory=list)
-    datasets: dict[str, Dataset] = field(default_factory=dict)
+    datasets: dict[str, Known] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     absorbed: dict[str, str] = field(default_factory=dict)
     runs: dict[tuple[str, str], Run] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Balances:
             dataset = self.absorbed[dataset]
         return dataset
 
-    def dataset(self, dataset: str) -> Dataset:
+    def dataset(self, dataset: str) -> Known:
         found = self.datasets.get(self.resolve(dataset))
         if found is None:
             known = ", ".join(self.datasets) or "none"
@@ -171,7 +171,7 @@ class Balances:
             sums[key] = cost if old is None else old.beside(cost)
         return tuple(sums.values())
 
-    def status(self, dataset: Dataset) -> DatasetStatus:
+    def status(self, dataset: Known) -> DatasetStatus:
         runs, charges, used = self.runs_on(dataset.id), self.charges_on(dataset.id), None
         if dataset.cap is not None:
             standing, declared = self.standing(dataset.id), self.declared(dataset.id)
@@ -193,7 +193,7 @@ class Balances:
     def apply(self, entry: Entry) -> None:
         body = entry.body
         if entry.kind == "dataset":
-            self.datasets[body["dataset"]] = Dataset(
+            self.datasets[body["dataset"]] = Known(
                 body["dataset"], [body["name"]], admission.cap_from_json(body["cap"]), body["records"], body["digest"]
             )
             self.names[body["name"]] = body["dataset"]

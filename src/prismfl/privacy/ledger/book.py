@@ -26,7 +26,7 @@ from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger import admission
 from prismfl.privacy.ledger.admission import Cap, Rule
-from prismfl.privacy.ledger.balances import Balances, Charge, Dataset, DatasetStatus
+from prismfl.privacy.ledger.balances import Balances, Charge, DatasetStatus, Known
 from prismfl.privacy.ledger.chain import Chain, Entry, digest_of
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
@@ -374,13 +374,13 @@ class Ledger:
 
     # Inside
 
-    def _admit(self, run: str, target: Dataset, plan: Cost) -> tuple[Rule, int | None]:
+    def _admit(self, run: str, target: Known, plan: Cost) -> tuple[Rule, int | None]:
         standing, declared = self._state.standing(target.id), self._state.declared(target.id)
         return admission.admit(
             run, target.id, plan=plan, cap=target.cap, order=target.order, standing=standing, declared=declared
         )
 
-    def _still_within_cap(self, run: str, target: Dataset) -> None:
+    def _still_within_cap(self, run: str, target: Known) -> None:
         """Data that turned out to be one data set after their runs were admitted may be over its cap together."""
         joined = len({known.dataset for known in self._state.runs_on(target.id)}) > 1
         if not joined or target.cap is None:
