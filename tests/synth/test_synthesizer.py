@@ -34,7 +34,7 @@ def rows(n: int = 400) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     y = np.arange(n) % 2
     coin, choice = g.integers(0, 2, n), g.integers(0, 2, n)
     number = np.clip(np.where(y == 1, 0.6, -0.6) + 0.2 * g.standard_normal(n), -1, 1)
-    return np.stack([number, coin, choice, 1 - choice], 1), y
+    return np.stack([number, 2 * coin - 1, choice, 1 - choice], 1), y
 
 
 # What comes out

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from prismfl import __version__
 from prismfl.core.job import Job
 from prismfl.core.once import Holder, Made, release_once
 from prismfl.core.release import Release
@@ -23,8 +24,8 @@ from prismfl.errors import UserError
 from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs.config import validate
+from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 from prismfl.synth.arrays import read_arrays
-from prismfl.synth.certificate import certify
 from prismfl.synth.ways import WAYS, Way
 
 
@@ -109,12 +110,39 @@ class Synthesizer:
         return x.numpy(), y.numpy()
 
     def certificate(self) -> dict[str, Any]:
-        """What was promised and how, for whoever receives the records."""
+        """The promise and how it is kept, for whoever receives the records: declared facts, and what was released."""
         way, job, made = self._found
-        words: dict[str, Any] = {"image_shape": list(job.task.shape)} if job.task.kind == "image" else {}
-        if job.task.public is not None:
-            words["public_images"] = "given by the caller" if isinstance(self.public, torch.Tensor) else self._source
-        return {**certify(job, made, way.mechanism(job.settings, job.task)), "epsilon_asked": self.epsilon, **words}
+        task, cost, noise = job.task, made.release.cost, made.release.noise
+        epsilon, settings = account.epsilon(cost, task.delta), job.settings.model_dump(mode="json")
+        promise = f"({epsilon:.4g}, {task.delta:g})-differentially private; unit {task.unit}."
+        how = {**way.mechanism(job.settings, task), "sigma": settings["sigma"], "cost": cost.to_json()}
+        found = {
+            "schema_version": 2,
+            "statement": promise if noise == DEPLOYMENT else f"{NO_PROTECTION} (the noise is seeded).",
+            "guarantee": made.guarantee(),
+            "method": way.method.name,
+            "data": task.data,
+            "epsilon": epsilon,
+            "epsilon_asked": self.epsilon,
+            "delta": task.delta,
+            "unit": cost.unit,
+            "relation": cost.relation,
+            "noise": noise,
+            "total_so_far": made.total,
+            "mechanism": how,
+            "cost": cost.to_json(),
+            "records": task.records,
+            "classes": list(task.classes),
+            "settings": settings,
+            "release_digest": next(iter(made.release.items.values())).digest,
+            "not_protected": "properties of the whole group; declared classes and sizes; that the release was made",
+            "software": f"prismfl {__version__}",
+        }
+        if task.kind == "image":
+            found["image_shape"] = list(task.shape)
+        if task.public is not None:
+            found["public_images"] = self._source
+        return found
 
     @property
     def release(self) -> Release:
@@ -168,13 +196,14 @@ class Synthesizer:
 
     @property
     def _source(self) -> str:
-        return self.public if isinstance(self.public, str) else "procedural"
+        return "given by the caller" if isinstance(self.public, torch.Tensor) else self.public or "procedural"
 
     def _public(self, shape: tuple[int, ...]) -> torch.Tensor:
         if not isinstance(self.public, torch.Tensor):
-            size = (shape[0], shape[1], shape[2])
-            seed, place = self.seed or 0, self.data_dir
-            return load_public(self._source, shape=size, count=self.public_count, key_seed=seed, data_dir=place).images
+            size, seed = (shape[0], shape[1], shape[2]), self.seed or 0
+            return load_public(
+                self._source, shape=size, count=self.public_count, key_seed=seed, data_dir=self.data_dir
+            ).images
         if tuple(self.public.shape[1:]) != shape:
             raise UserError(f"Expected public images of shape {shape}, got {tuple(self.public.shape[1:])}.")
         return self.public
