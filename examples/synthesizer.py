@@ -11,8 +11,10 @@ images, labels = (digits.images / 16.0), digits.target  # (n, 8, 8) in [0, 1], a
 
 # Your own data count on your one lasting ledger: leave `ledger` out.
 with tempfile.TemporaryDirectory() as folder:
-    synthesizer = prismfl.create("prism", epsilon=2.0, ledger=folder, networks=4, rank=32, covariance=32, steps=40)
-    synthesizer.fit(images, labels, classes=10, records=1500)  # the one release; `records` is public and rounded
+    quick = {"networks": 4, "rank": 32, "covariance": 32, "steps": 40}
+    # Declared and public: the classes, and a rounded number of records.
+    synthesizer = prismfl.create("prism", epsilon=2.0, classes=10, records=1500, ledger=folder, **quick)
+    synthesizer.fit(images, labels)  # the one release
     certificate = synthesizer.certificate()
 
 x, y = synthesizer.sample(20)  # post-processing of the release: free

@@ -35,8 +35,8 @@ from prismfl.runs.description import declared, describe
 from prismfl.site import data as site_data
 from prismfl.site.egress import Approvals
 from prismfl.sources import NO_PROTECTION
+from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.tables import synth_table
-from prismfl.synth.vae import DDPVAE
 from tests.laws.world import make_job, make_world
 from tests.site.folders import NAMES, make_site, run_config
 from tests.site.test_office import ask, description
@@ -315,11 +315,11 @@ def test_the_sites_of_a_simulation_cost_a_record_what_one_site_costs(tmp_path: P
 def test_python_fits_add_up_and_a_cap_ends_them() -> None:
     x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)) * 2 - 1
 
-    def fit(data: torch.Tensor, **more: Any) -> DDPVAE:
+    def fit(data: torch.Tensor, **more: Any) -> Synthesizer:
         quick: dict[str, Any] = {"queries": 4, "start": 4, "rate": 1.0, "hidden": (4,)}
-        return DDPVAE(1.0, records=60, columns=["n"] * 3, **quick, **more).fit(data)
+        return Synthesizer(1.0, records=60, columns=["n"] * 3, **quick, **more).fit(data)
 
-    totals = [fit(x[i:]).total_["epsilon"] for i in range(3)]
+    totals = [fit(x[i:]).certificate()["total_so_far"]["epsilon"] for i in range(3)]
     assert totals[0] < totals[1] < totals[2]
     with Ledger.open(ledger_path()) as ledger:
         status = only(ledger)
@@ -406,7 +406,7 @@ def test_a_certificate_of_a_seeded_fit_says_so(tmp_path: Path) -> None:
     fast = ["queries=4", "start=4", "rate=1.0", "hidden=[4]", "latent=2"]
     found = synth_table(
         str(path), schema=tmp_path / "schema.toml", epsilon=1.0, delta=1e-5, out=tmp_path / "out.csv", records=100,
-        sets=fast, seed=3, deployed=False,
+        sets=fast, seed=3,
     )  # fmt: skip
     assert found["guarantee"] == NO_PROTECTION
     assert found["statement"].startswith(NO_PROTECTION)
@@ -442,7 +442,7 @@ def test_another_label_another_format_and_arrays_are_the_same_data(tmp_path: Pat
         raw = torch.tensor([[float(row["age"]), float(row["dose"])] for row in csv.DictReader(file)])
     quick: dict[str, Any] = {"queries": 4, "start": 4, "rate": 1.0, "hidden": (4,)}
     with pytest.raises(BudgetError):
-        DDPVAE(0.9, records=100, columns=["n"] * 2, **quick).fit(raw)
+        Synthesizer(0.9, records=100, columns=["n"] * 2, **quick).fit(raw)
 
 
 def test_what_was_spent_for_records_does_not_count_as_spent_for_patients(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from prismfl.errors import BudgetError, PrismError, UserError
 if TYPE_CHECKING:
     from prismfl.runs.planning import Plan
     from prismfl.runs.result import Result
-    from prismfl.synth.images import PrismSynthesizer
+    from prismfl.synth.synthesizer import Synthesizer
 
 __version__ = "0.2.0"
 __all__ = ["BudgetError", "PrismError", "UserError", "__version__", "create", "plan", "run"]
@@ -32,8 +32,8 @@ def plan(**options: Any) -> Plan:
     return planning.plan(planning.configure(options))
 
 
-def create(name: str, *, epsilon: float, delta: float = 1e-5, **options: Any) -> PrismSynthesizer:
+def create(name: str, *, epsilon: float, delta: float = 1e-5, **options: Any) -> Synthesizer:
     """A synthesizer for one data holder: `prismfl.create("prism", epsilon=1.0).fit(X, y).sample(100)`."""
-    from prismfl.synth.images import create as make
+    from prismfl.synth.synthesizer import Synthesizer
 
-    return make(name, epsilon=epsilon, delta=delta, **options)
+    return Synthesizer(epsilon, delta, method=name, **options)

@@ -17,7 +17,6 @@ from prismfl.core.release import Release, make_release
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods.generators import threedgl
-from prismfl.methods.generators.ddp_vae import DDPVAE
 from prismfl.methods.generators.threedgl import Config
 from prismfl.nets.beta_vae import Decoder
 from prismfl.privacy import account
@@ -235,29 +234,3 @@ def test_mistakes_are_named() -> None:
         threedgl.init(Config(columns=COLUMNS, synthesizers=("gan",)), TASK, Key.seed(0))
     with pytest.raises(ValidationError):
         Config(class_sizes=(0, 5))
-
-
-def test_fit_and_sample_in_scikit_learns_manner() -> None:
-    records = some_records(400)
-    synthesizer = DDPVAE(
-        3.0, 1e-4, records=400, classes=2, columns=COLUMNS, seed=0, queries=10, start=8, rate=1.0, hidden=(8,), latent=2
-    )
-    with pytest.raises(UserError, match="call fit first"):
-        synthesizer.sample(5)
-    x, y = synthesizer.fit(records.x, records.y).sample(300)
-    assert 2.9 < synthesizer.epsilon_ <= 3.0
-    assert x.shape == (300, 4)
-    assert float(x[y == 1][:, 0].mean()) > float(x[y == 0][:, 0].mean()) + 0.5
-    assert torch.equal(synthesizer.sample(300)[0], x)
-    assert synthesizer.noise_.startswith("seeded")
-
-
-def test_a_table_without_labels_is_one_generator() -> None:
-    records = some_records(200)
-    synthesizer = DDPVAE(3.0, 1e-4, records=200, columns=COLUMNS, seed=0, queries=4, start=4, rate=1.0, hidden=(8,))
-    x, y = synthesizer.fit(records.x).sample(50)
-    assert x.shape == (50, 4)
-    assert y.tolist() == [0] * 50
-    assert len(synthesizer.cost_.branches) == 1
-    with pytest.raises(UserError, match="labels for 2 classes"):
-        DDPVAE(3.0, 1e-4, records=200, classes=2).fit(records.x)

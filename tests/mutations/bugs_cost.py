@@ -111,8 +111,8 @@ BUGS = [
         "a ledger for each file",
         one_release,
         "release_once",
-        "path = ledger_path() if holder.ledger is None",
-        "path = ledger_path().parent / (str(holder.name).replace('/', '-') + '.sqlite') if holder.ledger is None",
+        "path = ledger_path() if ledger is None",
+        "path = ledger_path().parent / (str(holder.name).replace('/', '-') + '.sqlite') if ledger is None",
         own(tests.test_own_data_have_one_ledger_whatever_command_or_name),
     ),
     Bug(
@@ -168,7 +168,7 @@ BUGS = [
         synth_table,
         "_declared_size",
         "if declared is None:",
-        "declared = declared or len(table.records)\n    if declared is None:",
+        "declared = declared or len(table.holder.records)\n    if declared is None:",
         own(tests.test_the_size_of_a_synthetic_table_never_comes_from_the_data),
     ),
 ]

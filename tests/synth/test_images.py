@@ -1,106 +1,83 @@
-"""The single-site job: fit and sample in Python, `prismfl synth` on the command line."""
+"""`prismfl synth` on images: what is written, what stays on the site, and what is refused."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import prismfl
-from prismfl.data import load
 from prismfl.methods.prism import prism
 from prismfl.metrics.visual import compare
-from prismfl.synth.folders import synth_images
+from prismfl.privacy.ledger.place import ledger_path
+from prismfl.synth.images import synth_images
+from prismfl.synth.synthesizer import Synthesizer
 
-QUICK = {**prism.METHOD.tiny, "steps": 10, "public_count": 200}
-
-
-def test_fit_and_sample(tmp_path: Path) -> None:
-    data = load("digits")
-    made = prismfl.create("prism", epsilon=1.0, ledger=tmp_path, cap=1.01, **QUICK)
-    x, y = made.fit(data.x_train, data.y_train).sample(25)
-    assert x.shape == (25, 1, 8, 8)
-    assert x.dtype == np.uint8
-    assert sorted(np.bincount(y).tolist()) == [2] * 5 + [3] * 5
-    again, _ = made.sample(25)
-    assert np.array_equal(x, again), "sampling is post-processing: the same seed, the same images"
-    certificate = made.certificate()
-    assert certificate["epsilon"] == pytest.approx(1.0, rel=0.01)
-    assert certificate["epsilon"] <= 1.0
-    assert (certificate["noise"], certificate["guarantee"]) == ("operating system", "differential privacy")
-    assert certificate["total_so_far"]["epsilon"] == pytest.approx(certificate["epsilon"])
-    with pytest.raises(prismfl.BudgetError, match="cap"):
-        prismfl.create("prism", epsilon=1.0, ledger=tmp_path, cap=1.01, **QUICK).fit(data.x_train, data.y_train)
-    simulated = prismfl.create("prism", epsilon=1.0, seed=3, **QUICK).fit(data.x_train, data.y_train).certificate()
-    assert (simulated["noise"], simulated["guarantee"]) == ("seeded: simulation only", "simulation: no protection")
+SETTINGS = {**prism.METHOD.tiny, "steps": 10, "public_count": 200}
+QUICK = [f"{k}={v}" for k, v in SETTINGS.items()]
 
 
-def test_without_a_seed_the_noise_is_the_operating_systems() -> None:
-    data = load("digits")
-    both = [prismfl.create("prism", epsilon=1.0, **QUICK).fit(data.x_train, data.y_train) for _ in range(2)]
-    assert [m.certificate()["noise"] for m in both] == ["operating system"] * 2
-    assert both[0].release.items["statistics"].digest != both[1].release.items["statistics"].digest
+def made(out: Path, *sets: str, data: str = "digits", **options: Any) -> dict[str, Any]:
+    return synth_images(data, out=out, sets=[*QUICK, *sets], **{"epsilon": 2.0, **options})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"delta": 2.0}, "delta"),
-        ({"netwroks": 3}, "did you mean 'networks'"),
-        ({"public": "nowhere"}, "nowhere"),
-        ({"public": "omniglot", "public_count": 10**6, "data_dir": "/nowhere"}, "nowhere"),
-    ],
-)
-def test_mistakes(change: dict[str, object], message: str) -> None:
-    options = {"epsilon": 1.0, "delta": 1e-5, **QUICK, **change}
-    with pytest.raises(prismfl.UserError, match=message):
-        prismfl.create("prism", **options).fit(np.zeros((5, 8, 8), np.uint8), np.zeros(5, int))  # type: ignore[arg-type]
-
-
-def test_wrong_arrays_are_refused() -> None:
-    made = prismfl.create("prism", epsilon=1.0, **QUICK)
-    for x, y in ((np.zeros((5, 8)), [0] * 5), (np.zeros((5, 8, 8)), [0] * 4), (np.full((2, 8, 8), 7.0), [0, 1])):
-        with pytest.raises(prismfl.UserError):
-            made.fit(x, y)
-    with pytest.raises(prismfl.UserError, match="fit"):
-        made.sample(3)
-    with pytest.raises(prismfl.UserError, match="declared classes"):
-        made.fit(np.zeros((2, 8, 8)), [0, 5], classes=3)
-
-
-def test_synth_writes_images_and_a_certificate(tmp_path: Path) -> None:
-    sets = [f"{k}={v}" for k, v in QUICK.items()]
+def test_images_by_class_and_a_certificate(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    found = synth_images(
-        "digits", public=None, epsilon=2.0, delta=1e-5, out=out, seed=1, deployed=True, ledger=None, cap=None,
-        sets=[*sets, "onsite=true"],
-    )  # fmt: skip
+    found = made(out, "onsite=true")
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["epsilon"] <= 2.0
     assert certificate["noise"] == "operating system"
     assert "onsite" not in certificate, "comparisons with private images never go into what is released"
     assert len(list((out / "images").glob("*/*.png"))) == certificate["images"] == 30
-    with np.load(out / "gen.npz") as made:
-        assert made["x"].shape == (30, 1, 8, 8)
+    with np.load(out / "gen.npz") as made_there:
+        assert made_there["x"].shape == (30, 1, 8, 8)
+        assert made_there["y"].tolist() == [i // 3 for i in range(30)]
     assert (out / "onsite-do-not-release" / "seed-synthetic-nearest-private.png").is_file()
     assert found["onsite"]["copies"] == 0
+    assert str(tmp_path) not in (out / "certificate.json").read_text()
     with pytest.raises(prismfl.UserError, match="not an empty folder"):
-        synth_images(
-            "digits",
-            public=None,
-            epsilon=2.0,
-            delta=1e-5,
-            out=out,
-            seed=1,
-            deployed=True,
-            ledger=None,
-            cap=None,
-            sets=sets,
-        )
+        made(out)
+
+
+def test_a_seed_repeats(tmp_path: Path) -> None:
+    digests = [made(tmp_path / str(i), seed=seed)["images_digest"] for i, seed in enumerate((1, 1, 2))]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_folder_is_one_data_set_whatever_its_name(tmp_path: Path) -> None:
+    g = np.random.default_rng(0)
+    x = g.integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    for name in ("one", "two"):
+        np.savez(tmp_path / f"{name}.npz", x=x, y=np.arange(40) % 2)
+    told = ("classes=[a, b]", "image_size=8", "channels=1")
+    first = made(tmp_path / "a", *told, data=str(tmp_path / "one.npz"))
+    second = made(tmp_path / "b", *told, data=str(tmp_path / "two.npz"))
+    assert sorted(p.name for p in (tmp_path / "a" / "images").iterdir()) == first["classes"] == ["a", "b"]
+    assert second["total_so_far"]["epsilon"] > first["total_so_far"]["epsilon"]
+    third = Synthesizer(2.0, **SETTINGS).fit(x, np.arange(40) % 2).certificate()
+    assert third["total_so_far"]["epsilon"] > second["total_so_far"]["epsilon"], "arrays are the same pictures"
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["netwroks=3"], "did you mean 'networks'"),
+        (["epsilon=9"], "setting of prism in --set, got 'epsilon'"),
+        (["settings.seed=9"], "setting of prism in --set, got 'seed'"),
+        (["images"], "Expected --set key=value"),
+        (["subset=0"], "Bad value for 'subset'"),
+        (["public_count=0"], "Bad value for 'public_count'"),
+    ],
+)
+def test_bad_settings_are_named_before_anything_is_spent(tmp_path: Path, sets: list[str], message: str) -> None:
+    with pytest.raises(prismfl.UserError, match=message):
+        made(tmp_path / "out", *sets)
+    assert not (tmp_path / "out").exists()
+    assert not ledger_path().exists()
 
 
 def test_a_copy_of_a_private_image_is_seen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +11,6 @@ import typer
 from prismfl.cli import terminal
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
-
-TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 
 
 def synth(
@@ -34,46 +33,35 @@ def synth(
     """Make a synthetic copy of a data set under a privacy budget, with certificate.json."""
     from prismfl.report.tables import simple_table, total_words
 
-    shared: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "out": out,
-        "seed": seed or 0,
-        "deployed": seed is None,
-        "ledger": ledger,
-        "cap": cap,
-        "sets": sets or [],
-    }
+    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "ledger": ledger, "cap": cap}
     if is_table(data):
         from prismfl.synth.tables import synth_table
 
-        if public is not None:
-            raise UserError("Expected no --public for a table; it belongs to images.")
+        refuse({"--public": public}, "a table", "images")
         found = synth_table(
-            data,
-            schema=schema,
-            records=records,
-            rows=rows,
-            warn=terminal.warn,
-            **shared,
+            data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
         )
     else:
-        from prismfl.synth.folders import synth_images
+        from prismfl.synth.images import synth_images
 
-        for name, given in (("--schema", schema), ("--records", records), ("--rows", rows)):
-            if given is not None:
-                raise UserError(f"Expected no {name} for images; it belongs to tables.")
-        found = synth_images(data, public=public, **shared)
+        refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
+        found = synth_images(data, public=public, out=out, sets=sets or [], **options)
     plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
     plain["your data so far"] = total_words(found["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]
     terminal.emit(found, fmt, lambda: simple_table("Synthetic data", shown))
 
 
+def refuse(given: Mapping[str, object], data: str, others: str) -> None:
+    """An option that this kind of data has no use for."""
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"Expected no {name} for {data}; it belongs to {others}.")
+
+
 def is_table(data: str) -> bool:
     """Whether a path or a data set's name is a table."""
     from prismfl.data import DATASETS
+    from prismfl.data.found import TABLES
 
-    if data in DATASETS:
-        return DATASETS[data].kind == "table"
-    return data.lower().endswith(TABLES)
+    return DATASETS[data].kind == "table" if data in DATASETS else data.lower().endswith(TABLES)

@@ -1,8 +1,8 @@
 """One release of one data holder: the step that every way out without a federation takes.
 
-`prismfl synth` for images and tables, `prismfl.create(...).fit` and `DDPVAE.fit` come through here: the data are
-declared on the user's one ledger by name, records and units, the plan is reserved, and the release takes the same step
-as a site's in a federation. What comes back says what this release cost and what the data have paid in all.
+`prismfl synth` and `Synthesizer.fit`, for images and for tables, come through here: the data are declared on the user's
+one ledger by name, records and units, the plan is reserved, and the release takes the same step as a site's in a
+federation. What comes back says what this release cost and what the data have paid in all.
 """
 
 from __future__ import annotations
@@ -28,17 +28,11 @@ from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose records these are: their prints, the name they are declared under, and the ledger that keeps count.
-
-    Without a name they are known by their prints alone.
-    """
+    """Whose records these are: their prints and the name they are declared under; without one, the prints alone."""
 
     records: Records
     prints: Sequence[bytes]
-    name: str | None
-    ledger: Path | None = None
-    cap: float | None = None
-    deployed: bool = True
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,26 +47,31 @@ class Made:
         return "differential privacy" if self.release.noise == DEPLOYMENT else NO_PROTECTION
 
 
-def release_once(job: Job, holder: Holder) -> Made:
-    """The one release of a job with one site and one round, charged before a record is used."""
+def release_once(
+    job: Job, holder: Holder, *, ledger: Path | None = None, cap: float | None = None, deployed: bool = True
+) -> Made:
+    """The one release of a job with one site and one round, charged before a record is used.
+
+    It counts on the user's one ledger, or on the one in the folder `ledger`.
+    """
     (site,) = job.task.sites
     job = replace(job, run=f"{job.run}@{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    path = ledger_path() if holder.ledger is None else holder.ledger.resolve() / LEDGER_FILE
+    path = ledger_path() if ledger is None else ledger.resolve() / LEDGER_FILE
     plan = job.plan()
-    cap = None if holder.cap is None else Cap(holder.cap, job.task.delta, plan.unit, plan.relation)
-    with Ledger.open(path) as ledger, tempfile.TemporaryDirectory() as scratch:
+    limit = None if cap is None else Cap(cap, job.task.delta, plan.unit, plan.relation)
+    with Ledger.open(path) as book, tempfile.TemporaryDirectory() as scratch:
         name = holder.name or f"arrays-{hashlib.sha256(b''.join(sorted(holder.prints))).hexdigest()[:16]}"
-        dataset = ledger.dataset(name, records=holder.prints, units=unit_prints(holder.records), cap=cap)
-        refuse_seeded(ledger.cap(dataset), deployed=holder.deployed)
-        ledger.reserve(job.run, dataset, plan)
-        host = Host(site, lambda: holder.records, ledger, dataset, Path(scratch), deployed=holder.deployed)
+        dataset = book.dataset(name, records=holder.prints, units=unit_prints(holder.records), cap=limit)
+        refuse_seeded(book.cap(dataset), deployed=deployed)
+        book.reserve(job.run, dataset, plan)
+        host = Host(site, lambda: holder.records, book, dataset, Path(scratch), deployed=deployed)
         try:
             state = initial_state(job)
             release = receive(job, state, site, site_step(job, state, host))
-            ledger.confirm(release.id)
+            book.confirm(release.id)
         finally:  # what was charged stays charged; what was only reserved is free again
-            ledger.close(job.run, forget=True)
-        return Made(release, path, ledger.total_so_far(dataset, job.task.delta))
+            book.close(job.run, forget=True)
+        return Made(release, path, book.total_so_far(dataset, job.task.delta))
 
 
 def refuse_seeded(cap: Cap | None, *, deployed: bool) -> None:

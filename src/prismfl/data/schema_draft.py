@@ -67,7 +67,7 @@ def look_of(values: Sequence[Any]) -> Look:
     if not cells:
         return "empty"
     distinct = set(cells)
-    numbers = [_number(c) for c in distinct]
+    numbers = [number_of(c) for c in distinct]
     if all(n is not None for n in numbers):
         if len(distinct) <= 2:
             return "binary"
@@ -98,7 +98,7 @@ def _described(values: Sequence[Any], look: Look, *, bounds_from_data: bool) -> 
 
 
 def _bounds(values: Sequence[Any]) -> list[str]:
-    numbers = [n for v in values if not is_missing(v) and (n := _number(plain(v))) is not None]
+    numbers = [n for v in values if not is_missing(v) and (n := number_of(plain(v))) is not None]
     return [
         f"min = {min(numbers)!r}  # from the records: private",
         f"max = {max(numbers)!r}  # from the records: private",
@@ -109,7 +109,8 @@ def _distinct(values: Sequence[Any]) -> list[str]:
     return sorted({plain(v) for v in values if not is_missing(v)})
 
 
-def _number(cell: str) -> float | None:
+def number_of(cell: str) -> float | None:
+    """A cell as a number, None where it is none."""
     try:
         return float(cell)
     except ValueError:
@@ -121,4 +122,4 @@ def _quoted(value: str | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-__all__ = ["HINTS", "Columns", "draft", "load_columns", "look_of"]
+__all__ = ["HINTS", "Columns", "draft", "load_columns", "look_of", "number_of"]

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismfl import __version__, runtime
-from prismfl.core.job import Job
-from prismfl.core.once import Holder, Made, release_once
+from prismfl import runtime
+from prismfl.core.once import Holder
 from prismfl.core.records import Records
-from prismfl.core.task import Task
+from prismfl.data import DATASETS, load
 from prismfl.data.ids import unit_codes
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
-from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
+from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, number_of
 from prismfl.data.schema_file import parse_schema, read_content
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
-from prismfl.methods.generators import threedgl
-from prismfl.methods.generators.ddp_vae import METHOD, SITE, solve
-from prismfl.privacy import account
-from prismfl.rng import Key
-from prismfl.runs.config import merge, validate
-from prismfl.sources import DEPLOYMENT, NO_PROTECTION
+from prismfl.synth.synthesizer import Synthesizer
+from prismfl.synth.ways import read_sets
 
 Warn = Callable[[str], None]
 FEW = 10
@@ -47,10 +42,8 @@ class Table:
     name: str
     schema: Schema
     labelled: bool
-    records: Records
     order: tuple[str, ...]
-    prints: list[bytes]
-    source: str
+    holder: Holder
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -61,52 +54,46 @@ def synth_table(
     data: str,
     *,
     schema: Path | None,
-    epsilon: float,
-    delta: float,
     out: Path,
-    seed: int = 0,
-    deployed: bool = True,
-    ledger: str | None = None,
-    cap: float | None = None,
-    sets: list[str] | None = None,
     records: int | None = None,
     rows: int | None = None,
+    sets: Sequence[str] = (),
+    seed: int | None = None,
     warn: Warn = lambda _: None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it."""
+    """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it.
+
+    `options` are those of `Synthesizer`.
+    """
     runtime.tune(1)
     _check_out(out)
-    account.check_epsilon(epsilon)
-    account.check_delta(delta)
-    table = read_private(data, schema, warn=warn)
-    size = _declared_size(table, records)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
-    task = _task(table, size, delta)
-    cfg = solve(_settings(table, size, sets or []), task, epsilon)
-    threedgl.init(cfg, task, Key.seed(seed))
-    job = Job("synth", METHOD, cfg, task, seed)
-    holder = Holder(table.records, table.prints, table.source, Path(ledger) if ledger else None, cap, deployed=deployed)
-    made = release_once(job, holder)
-    pool = {f"{threedgl.PREFIX}{SITE}": made.release.items["generator"]}
-    key = Key.from_os() if deployed else Key.seed(seed)
-    x, y = threedgl.sample_pool(cfg, task, pool, rows or size, key=key.child("sample"))
-    write_atomically(out, table_bytes(_decoded(table, x, y), out))
-    found = _certificate(table, task, cfg, out=out, count=len(y), made=made)
+    _, given = read_sets("ddp-vae", sets)
+    table = read_private(data, schema, warn=warn)
+    size = _declared_size(table, records)
+    settings = {**_defaults(size, given), **given, "columns": words(table.schema)}
+    synthesizer = Synthesizer(
+        method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
+    ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
+    x, y = (torch.from_numpy(part) for part in synthesizer.sample(rows or size, seed=seed))
+    content = table_bytes(_decoded(table, x, y), out)
+    write_atomically(out, content)
+    written = {"out": out.name, "rows": len(y), "sha256": hashlib.sha256(content).hexdigest()}
+    found = {**synthesizer.certificate(), **written}
     write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
-    return {**found, "out": str(out), "ledger": str(made.ledger)}
+    return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
 
 
 def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
     """A user's file with its schema, or a named table (its training part)."""
-    from prismfl.data import DATASETS, load
-
     if data in DATASETS:
         found = load(data)
         assert found.schema is not None
         order = (*found.schema.names, found.schema.label)
-        prints = vector_prints(found.x_train.numpy())
-        return Table(data, found.schema, True, Records(found.x_train, found.y_train), order, prints, data)
+        holder = Holder(Records(found.x_train, found.y_train), vector_prints(found.x_train.numpy()), data)
+        return Table(data, found.schema, True, order, holder)
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
     declared, labelled = read_declared(schema)
@@ -127,8 +114,8 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
         unit = torch.from_numpy(unit_codes(raw[declared.unit], declared.unit))
     prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label}) + row_prints(raw)
     prints += bag_prints(list(zip(*(cells for n, cells in raw.items() if n not in (declared.label, declared.unit)))))
-    source = str(Path(data).resolve())
-    return Table(Path(data).name, declared, labelled, Records(x, y, unit), tuple(raw), prints, source)
+    holder = Holder(Records(x, y, unit), prints, str(Path(data).resolve()))
+    return Table(Path(data).name, declared, labelled, tuple(raw), holder)
 
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
@@ -173,45 +160,26 @@ def _check_classes(data: str, y: torch.Tensor, schema: Schema, warn: Warn) -> No
 def _outside(values: list[Any], column: Column) -> int:
     low, high = column.bounds()
     cells = (plain(v) for v in values if not is_missing(v))
-    return sum(not low <= number <= high for cell in cells if (number := _float(cell)) is not None)
-
-
-def _float(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+    return sum(not low <= number <= high for cell in cells if (number := number_of(cell)) is not None)
 
 
 def _declared_size(table: Table, records: int | None) -> int:
-    from prismfl.data import DATASETS
-
-    known = DATASETS[table.name].train_size if table.source in DATASETS else table.schema.train_size
+    known = DATASETS[table.name].train_size if table.holder.name in DATASETS else table.schema.train_size
     declared = records if records is not None else known
     if declared is None:
         raise UserError(
             f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "
             "schema. It is never taken from the data."
         )
-    if declared < 1:
-        raise UserError(f"Expected records >= 1, got {declared}.")
     return declared
 
 
-def _settings(table: Table, size: int, sets: list[str]) -> threedgl.Config:
-    """Defaults by the declared size (batches near 1,000; small tables ask more for moments), then --set."""
+def _defaults(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the declared size: batches near 1,000; small tables ask more for moments."""
     halvings = max(2, math.ceil(math.log2(max(1.0, size / BATCH))))
-    base = {"rate": 2.0**-halvings, "start": 50 if size < SMALL else 20, "balance": "noised"}
-    given = merge({}, sets, settings=threedgl.Config)["settings"]
-    if "start" not in given and "queries" in given:
-        base["start"] = max(1, int(given["queries"]) // 3)
-    found: threedgl.Config = validate(threedgl.Config, {**base, **given, "columns": words(table.schema)}, "--set")
-    return found
-
-
-def _task(table: Table, size: int, delta: float) -> Task:
-    unit = table.schema.unit or "record"
-    return Task(table.name, (table.schema.width,), table.classes, (SITE,), size, "mlp", unit=unit, delta=delta)
+    queries = given.get("queries")
+    start = max(1, queries // 3) if isinstance(queries, int) else 50 if size < SMALL else 20
+    return {"rate": 2.0**-halvings, "start": start, "balance": "noised"}
 
 
 def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
@@ -249,32 +217,3 @@ def _check_out(out: Path) -> None:
         except ImportError:
             raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
     out.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _certificate(
-    table: Table, task: Task, cfg: threedgl.Config, *, out: Path, count: int, made: Made
-) -> dict[str, Any]:
-    """What was promised. Nothing in it is read off the records: no true count, no clipping count."""
-    cost = made.release.cost
-    epsilon = account.epsilon(cost, task.delta)
-    private = f"({epsilon:.4g}, {task.delta:g})-differentially private; unit {task.unit}."
-    return {
-        "schema_version": 2,
-        "statement": private if made.release.noise == DEPLOYMENT else f"{NO_PROTECTION} (the noise is seeded).",
-        "guarantee": made.guarantee(),
-        "total_so_far": made.total,
-        "method": METHOD.name,
-        "data": table.name,
-        "out": out.name,
-        "rows": count,
-        "epsilon": epsilon,
-        "delta": task.delta,
-        "unit": task.unit,
-        "relation": task.relation,
-        "records": task.records,
-        "noise": made.release.noise,
-        "cost": cost.to_json(),
-        "settings": cfg.model_dump(mode="json"),
-        "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
-        "software": f"prismfl {__version__}",
-    }

@@ -1,14 +1,12 @@
 """DDP-beta-VAE (Lomurno et al. 2022): one generator a class, trained on all records in one place.
 
-What leaves: once, the decoders. The method `ddp-vae` is 3DGL with all records in one place; `prismfl.synth.vae` has
-the same thing in scikit-learn's manner, for use in a program.
+What leaves: once, the decoders. The method `ddp-vae` is 3DGL with all records in one place; `prismfl.Synthesizer` fits
+and samples it for one data holder.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from importlib import import_module
-from typing import Any
 
 from prismfl.core.task import Task
 from prismfl.methods.generators import threedgl
@@ -30,10 +28,3 @@ def solve(cfg: Config, task: Task, epsilon: float) -> Config:
         return threedgl.plan(cfg.model_copy(update={"sigma": sigma}), task)
 
     return cfg.model_copy(update={"sigma": account.calibrate(cost, epsilon, task.delta)})
-
-
-def __getattr__(name: str) -> Any:
-    """`DDPVAE` was here before it kept a ledger; programs that import it from here still find it."""
-    if name == "DDPVAE":
-        return import_module("prismfl.synth.vae").DDPVAE
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

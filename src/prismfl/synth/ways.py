@@ -1,0 +1,96 @@
+"""The methods that one data holder can use: the noise that meets epsilon, how to draw, and the mechanism in words.
+
+Seeded noise follows from every public fact of a release, so `site`, `data` and `model` stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from prismfl.core.method import Items, Method
+from prismfl.core.task import Task
+from prismfl.errors import UserError
+from prismfl.methods.generators import ddp_vae, threedgl
+from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import prism
+from prismfl.privacy import account
+from prismfl.rng import Key
+from prismfl.runs.config import RunConfig, merge
+
+Drawn = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Way:
+    """`sigma(settings, task, epsilon)`; `draw(settings, task, items, n, key)`; `mechanism(settings, task)`."""
+
+    method: Method
+    site: str
+    data: str
+    model: str
+    sigma: Callable[[Any, Task, float], float]
+    draw: Callable[[Any, Task, Items, int, Key], Drawn]
+    mechanism: Callable[[Any, Task], dict[str, Any]]
+    records: int | None = None  # where only an order of magnitude matters
+
+
+def _prism_sigma(cfg: prism.Config, task: Task, epsilon: float) -> float:
+    return account.gaussian_sigma(epsilon, task.delta) * (1 + 1e-6)  # on the safe side of rounding
+
+
+def _prism_draw(cfg: prism.Config, task: Task, items: Items, n: int, key: Key) -> Drawn:
+    """Public images moved to the released statistics: bytes, classes in turn."""
+    classes, each = len(task.classes), -(-n // len(task.classes))
+    cfg = cfg.model_copy(update={"images": each})
+    enc, pooled = prism_head.read_releases(cfg, task, {task.sites[0]: items})
+    x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
+    order = torch.arange(classes * each).reshape(classes, each).T.flatten()[:n]
+    return x[order], y[order]
+
+
+def _prism_mechanism(cfg: prism.Config, task: Task) -> dict[str, Any]:
+    form = prism_head.layout(cfg, prism_head.public_rank(cfg, task))
+    numbers = len(task.classes) * form.width + form.second * (form.second + 1) // 2
+    words = "one Gaussian release of class sums and the pooled second moment"
+    return {"name": words, "sensitivity": 1.0, "numbers": numbers}
+
+
+def _vae_sigma(cfg: threedgl.Config, task: Task, epsilon: float) -> float:
+    return ddp_vae.solve(cfg, task, epsilon).noise
+
+
+def _vae_draw(cfg: threedgl.Config, task: Task, items: Items, n: int, key: Key) -> Drawn:
+    """About `n` encoded records (each class is rounded), or images as bytes."""
+    pool = {f"{threedgl.PREFIX}{task.sites[0]}": items["generator"]}
+    x, y = threedgl.sample_pool(cfg, task, pool, n, key=key.child("sample"))
+    return ((x.clamp(0, 1) * 255).round().to(torch.uint8) if task.kind == "image" else x), y
+
+
+def _vae_mechanism(cfg: threedgl.Config, task: Task) -> dict[str, Any]:
+    counts = "" if threedgl.is_joint(cfg, task) or cfg.class_sizes is not None else "class sizes, "
+    return {"name": f"Gaussian answers: {counts}moments and gradients of bounded norm, over Poisson batches"}
+
+
+WAYS = {
+    way.method.name: way
+    for way in (
+        Way(prism.METHOD, "holder", "own", "convnet", _prism_sigma, _prism_draw, _prism_mechanism, 1000),
+        Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism),
+    )
+}
+
+
+def read_sets(method: str, sets: Sequence[str], facts: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `--set` says: those of the run's keys that a reader may be told, and the method's own settings."""
+    kind = WAYS[method].method.settings
+    own = [f"settings.{one}" if one.partition("=")[0].strip() in kind.model_fields else one for one in sets]
+    found = merge({}, own, settings=kind)
+    settings: dict[str, Any] = found.pop("settings")
+    taken = (RunConfig.model_fields.keys() - kind.model_fields.keys()) & settings.keys()
+    for key in sorted(taken | (found.keys() - set(facts))):
+        raise UserError(f"Expected a setting of {method} in --set, got '{key}'; --help lists the other options.")
+    return found, settings
