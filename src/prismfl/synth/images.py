@@ -22,8 +22,8 @@ from prismfl.core.task import Task
 from prismfl.data import load_public
 from prismfl.data.prints import picture_print
 from prismfl.errors import UserError
-from prismfl.methods.prism import head as prism_head
-from prismfl.methods.prism import prism
+from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.head import read_releases
 from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs.config import validate
@@ -108,7 +108,7 @@ class PrismSynthesizer:
         """`per_class` images of every declared class."""
         cfg = self.settings.model_copy(update={"images": per_class})
         task, release = self._job.task, self.release
-        enc, pooled = prism_head.read_releases(cfg, task, {SITE: release.items})
+        enc, pooled = read_releases(cfg, task, {SITE: release.items})
         return SyntheticSet.of(*prism.synthesise(cfg, task, enc, pooled, Key.seed(seed).child("images")))
 
     def seeds(self, per_class: int, *, seed: int = 0) -> torch.Tensor:
@@ -140,7 +140,7 @@ class PrismSynthesizer:
         cost, task = self.release.cost, self._job.task
         assert self._fitted is not None
         made = self._fitted[1]
-        form = prism_head.layout(self.settings, prism_head.public_rank(self.settings, task))
+        form = statistics.row_layout(self.settings, task)
         return {
             "software": f"prismfl {__version__}",
             "method": "prism",
