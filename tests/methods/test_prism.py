@@ -14,6 +14,7 @@ from prismfl.core.records import Records
 from prismfl.core.task import Task
 from prismfl.methods.prism import local as prism_local
 from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.matching import match_images, moment_gap
 from prismfl.privacy import account
@@ -34,7 +35,7 @@ def door_to(records: Records, seed: int = 0) -> PrivateRecords:
 
 def test_a_record_vector_has_norm_at_most_one() -> None:
     """So the door never has to clip, and the shares of the sensitivity are what the settings say."""
-    enc = statistics.encoder(CFG, TASK)
+    enc = encoder(CFG, TASK)
     layout = statistics.row_layout(CFG, TASK)
     x = torch.cat([torch.rand(20, 1, 8, 8), torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8) * 50])
     rows = statistics.record_rows(enc, layout, x)
@@ -62,7 +63,7 @@ def test_the_head_recovers_means_and_covariance_without_noise() -> None:
     """With next to no noise the pooled statistics are those of the records."""
     cfg = CFG.model_copy(update={"sigma": 1e-9})
     records = [some_records(300, seed=s) for s in (1, 2)]
-    enc = statistics.encoder(cfg, TASK)
+    enc = encoder(cfg, TASK)
     layout = statistics.row_layout(cfg, TASK)
     released = [statistics.release_statistics(cfg, Site("s", door_to(r), {}, TASK)).tensors for r in records]
     pooled = pool(cfg, layout, released, enc, usual=1000)
@@ -80,7 +81,7 @@ def test_the_head_recovers_means_and_covariance_without_noise() -> None:
 def test_a_site_without_a_class_does_not_drown_it() -> None:
     """Pure-noise blocks of sites that lack a class are left out by their noisy count, not by a look at the data."""
     cfg = CFG.model_copy(update={"sigma": 3.0})
-    enc = statistics.encoder(cfg, TASK)
+    enc = encoder(cfg, TASK)
     layout = statistics.row_layout(cfg, TASK)
     with_class = some_records(3000, seed=1)
     without = Records(with_class.x[:2000], with_class.y[:2000] % 2)
@@ -95,7 +96,7 @@ def test_a_site_without_a_class_does_not_drown_it() -> None:
 
 
 def test_matching_moves_images_to_the_targets_and_the_knob_keeps_them_home() -> None:
-    enc = statistics.encoder(CFG, TASK)
+    enc = encoder(CFG, TASK)
     assert TASK.public is not None
     seeds, labels = TASK.public[:12], torch.arange(3).repeat_interleave(4)
     private = some_records(60, seed=5)
@@ -136,7 +137,7 @@ def test_the_images_carry_no_record_when_the_noise_is_ordinary(tmp_path: Path) -
 
 def test_a_server_sees_the_same_shapes_from_one_and_three_channels() -> None:
     colour = replace(TASK, shape=(3, 16, 16), public=torch.rand(60, 3, 16, 16))
-    enc = statistics.encoder(CFG, colour)
+    enc = encoder(CFG, colour)
     rows = statistics.record_rows(enc, statistics.row_layout(CFG, colour), colour.public[:2])  # type: ignore[index]
     assert statistics.shapes(CFG, colour)["statistics"]["sums"] == ("float32", (3, rows.shape[1]))
 
@@ -192,7 +193,7 @@ def test_public_crops_and_mixtures_are_labelled_by_the_head_and_get_their_share_
     cfg = CFG.model_copy(
         update={"copies": 2, "public_copies": 1, "public_share": 0.6, "blends": 3, "blend_share": 0.25, "centre": False}
     )
-    enc = statistics.encoder(cfg, TASK)
+    enc = encoder(cfg, TASK)
     generator = torch.Generator().manual_seed(0)
     head = {
         "weight": torch.randn(statistics.row_layout(cfg, TASK).rank, 3, generator=generator),

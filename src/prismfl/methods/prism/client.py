@@ -14,6 +14,7 @@ from prismfl.core.method import Items, Method, PrivateSum, Shapes, Site, State, 
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import pool
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import clipped_moments, triangle
@@ -29,7 +30,7 @@ class Config(prism.Config):
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     """The exact sums of the site's rows, in units of its declared size."""
-    enc, layout = statistics.encoder(cfg, site.task), statistics.row_layout(cfg, site.task)
+    enc, layout = encoder(cfg, site.task), statistics.row_layout(cfg, site.task)
     records, classes = site.records.exact(), len(site.task.classes)
     sums = torch.zeros(classes, layout.width, dtype=torch.float64)
     moment = torch.zeros(layout.second, layout.second, dtype=torch.float64)
@@ -52,7 +53,7 @@ def server(cfg: Config, task: Task, state: State, hub: PrivateSum, key: Key) -> 
     total = {k: v * task.records for k, v in noisy.items()}
     # The noise at the hub is that of one release whose records weigh clip * declared size.
     level = cfg.model_copy(update={"sigma": cfg.noise * cfg.clip * task.records})
-    enc, layout = statistics.encoder(cfg, task), statistics.row_layout(cfg, task)
+    enc, layout = encoder(cfg, task), statistics.row_layout(cfg, task)
     pooled = pool(level, layout, [total], enc, usual=task.records * len(task.sites) / len(task.classes))
     return prism.from_statistics(cfg, task, enc, pooled, key)
 

@@ -18,7 +18,8 @@ from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.prism import statistics
-from prismfl.methods.prism.statistics import Encoder, RowLayout
+from prismfl.methods.prism.encoder import Encoder, encoder
+from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
 from prismfl.rng import Key
 
@@ -145,7 +146,7 @@ def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, P
 
     A secure sum is one release of all sites together; it comes without an account of what was spent.
     """
-    enc = statistics.encoder(cfg, task)
+    enc = encoder(cfg, task)
     layout = statistics.row_layout(cfg, task)
     released = [items["statistics"].tensors for _, items in sorted(inbox.items())]
     least = min(float(r["spent"]) if "spent" in r else 1.0 for r in released)
@@ -164,7 +165,7 @@ def server(cfg: HeadConfig, task: Task, state: State, inbox: Inbox, key: Key) ->
 
 def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch.Tensor:
     """Logits of records by the head."""
-    return head_scores(statistics.encoder(cfg, task), items["model"].tensors, x.to(task.device))
+    return head_scores(encoder(cfg, task), items["model"].tensors, x.to(task.device))
 
 
 METHOD = Method(

@@ -21,6 +21,7 @@ from prismfl.core.payloads import SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
 from prismfl.nets.classifier import Params, build
@@ -82,7 +83,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     model = train_privately(cfg, site, key.child("sgd"))
     own = cfg.model_copy(update={"sigma": cfg.statistics_noise})
     released = statistics.release_statistics(own, site).tensors
-    enc, layout = statistics.encoder(own, task), statistics.row_layout(own, task)
+    enc, layout = encoder(own, task), statistics.row_layout(own, task)
     pooled = pool(own, layout, [released], enc, usual=task.records / len(task.classes))
     head = lda_head(own, pooled)
     x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))

@@ -20,8 +20,8 @@ from prismfl.core.method import Inbox, Items, Method, State
 from prismfl.core.payloads import Statistics, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.methods.prism import statistics
+from prismfl.methods.prism.encoder import Encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
-from prismfl.methods.prism.statistics import Encoder
 from prismfl.nets.augment import affine, blended, crops
 from prismfl.nets.classifier import Params, build
 from prismfl.nets.distil import balanced_weights, distil

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -21,30 +20,16 @@ from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
-from prismfl.nets.patches import Frame, Patches, fit_frame, learn_patches
-from prismfl.nets.random_nets import RandomNet, random_nets
+from prismfl.methods.prism.encoder import Encoder, FeatureSettings, encoder
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import from_triangle, triangle
 from prismfl.rng import Key
 
 
-class ReleaseSettings(DPSettings):
+class ReleaseSettings(FeatureSettings, DPSettings):
     """What is released: which public features, and how the sensitivity and the budget are divided."""
 
-    networks: int = Field(32, ge=0, description="random networks whose class means are released")
-    network_width: int = Field(16, ge=1, description="channels of each random network")
-    network_features: int = Field(64, ge=1, description="features of each random network")
-    network_layers: int = Field(1, ge=1, le=3, description="how many of its last layers a random network answers from")
-    views: float = Field(0.0, ge=0, le=1, description="how far each network's own fixed augmentation moves images")
-    atoms: int = Field(128, ge=1, description="size of the public patch dictionary")
-    patch: int = Field(5, ge=2, description="side of a patch in pixels")
-    patch_stride: int = Field(1, ge=1, description="pixels from one patch to the next")
-    pool: int = Field(3, ge=1, description="patch codes are averaged over pool x pool fields")
-    colour: int = Field(8, ge=0, description="coarse colour image of this side beside the codes (colour images only)")
-    rank: int = Field(256, ge=1, description="leading public directions kept of the patch features")
     covariance: int = Field(256, ge=0, description="leading directions whose second moment is released")
-    power: float = Field(0.4, ge=0, le=0.5, description="flattening of the public spectrum before the clip")
-    quantile: float = Field(0.0, ge=0, le=1, description="the clip sits at this quantile of the public norms")
     share_networks: float = Field(0.3, ge=0, description="share of the squared sensitivity: random networks")
     share_means: float = Field(0.2, ge=0, description="the same: means of patch features")
     share_covariance: float = Field(0.45, ge=0, description="the same: second moments")
@@ -54,77 +39,6 @@ class ReleaseSettings(DPSettings):
         description="fixed: equal parts over the rounds; adaptive: growing parts, until the statistics are clear",
     )
     enough: float = Field(0.1, gt=0, description="adaptive: a site stops when noise-to-signal falls below this")
-    bank_seed: int = Field(0, description="seed of the public networks and patches")
-
-
-# What the public features depend on; the noise, the budget and the shares do not change them.
-FEATURE_SETTINGS = (
-    "networks", "network_width", "network_features", "network_layers", "views", "atoms", "patch", "patch_stride",
-    "pool", "colour", "rank", "power", "quantile", "bank_seed",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Encoder:
-    """Public features: the same on every site and at the server, from public images and a public seed."""
-
-    nets: tuple[RandomNet, ...]
-    patches: Patches
-    frame: Frame
-
-    def coordinates(self, x: torch.Tensor) -> torch.Tensor:
-        """Images along the leading public directions, of norm at most 1."""
-        # Few images at a time: the maps of patch codes then stay in the processor's cache.
-        return torch.cat([self.frame(self.patches(part)) for part in torch.split(x, 64)])
-
-
-@dataclass(frozen=True)
-class _Public:
-    """Public images as a dictionary key: compared by content."""
-
-    digest: int
-    images: torch.Tensor
-
-    def __hash__(self) -> int:
-        return self.digest
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Public) and self.digest == other.digest
-
-
-def encoder(cfg: ReleaseSettings, task: Task) -> Encoder:
-    """The encoder that everybody makes from the task's public images; kept for the next call."""
-    assert task.public is not None
-    images = task.public.to(task.device)
-    public = _Public(hash(images.cpu().numpy().tobytes()), images)
-    return _encoder(ReleaseSettings(**{k: getattr(cfg, k) for k in FEATURE_SETTINGS}), public)
-
-
-@lru_cache(maxsize=2)
-def _encoder(cfg: ReleaseSettings, public: _Public) -> Encoder:
-    key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
-    nets = random_nets(
-        images[:1500],
-        count=cfg.networks,
-        width=cfg.network_width,
-        features=cfg.network_features,
-        depth=cfg.network_layers,
-        views=cfg.views,
-        key=key.child("nets"),
-    )
-    side = min(cfg.patch, images.shape[2] - 1)
-    patches = learn_patches(
-        images[:4000],
-        atoms=cfg.atoms,
-        side=side,
-        stride=cfg.patch_stride,
-        pool=cfg.pool,
-        colour=min(cfg.colour, images.shape[2]),
-        key=key.child("patches"),
-    )
-    with torch.no_grad():
-        features = torch.cat([patches(part) for part in torch.split(images[:6000], 250)])
-    return Encoder(nets, patches, fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile))
 
 
 @dataclass(frozen=True)
