@@ -318,7 +318,7 @@ def test_radius_strategies(strategy: str, steps: int) -> None:
     """The server goes as far as the strategy allows, and the state says how far that was."""
     task = replace(TASK, model="logreg")
     cfg = fedlap.Config(rounds=3, images=1, lr=0.01, strategy=strategy, server_steps=500)
-    state = State(0, dict(fedlap.init(cfg, task, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, task, KEY)))
     images = SyntheticSet.of(torch.rand(3, 1, 8, 8, generator=KEY.torch()), torch.arange(3))
     one = {"images": images, "quality": Statistics({"radius": torch.tensor([1e-9])})}
     length = float(fedlap.server(cfg.model_copy(update={"strategy": "min"}), task, state, {"a": one}, KEY)["taken"].tensors["radius"])  # fmt: skip  # noqa: E501
@@ -333,7 +333,7 @@ def test_radius_strategies(strategy: str, steps: int) -> None:
 def test_fedlap_calibrated_gives_gradients_the_records_norms() -> None:
     cfg = fedlap.Config(rounds=1, images=2, batches=2, stops=1, batch=8, criterion="calibrated", image_lr=0.1)
     task = replace(TASK, model="mlp:4")
-    state = State(0, dict(fedlap.init(cfg, task, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, task, KEY)))
     sent, _ = fedlap.client(cfg, state, Site("site-0", door(), {}, task), KEY)
     assert {k: p.shapes() for k, p in sent.items()} == fedlap.shapes(cfg, task)
     classifier, _ = build("mlp:4", (1, 8, 8), 3, key=KEY)
@@ -404,7 +404,7 @@ def test_images_that_blow_up_are_not_sent(method: str, tmp_path: Path) -> None:
 
 def test_fedlap_refuses_a_site_without_records_of_its_classes() -> None:
     cfg = fedlap.Config(rounds=1, images=1, public_classes=((0,), (1,)))
-    state = State(0, dict(fedlap.init(cfg, TASK, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, TASK, KEY)))
     opened = door(some_records(24, seed=0, classes=(1,)))
     with pytest.raises(UserError, match=r"site-0 has no record of its declared classes \[0\]; nothing was sent"):
         fedlap.client(cfg, state, Site("site-0", opened, {}, TASK), KEY)

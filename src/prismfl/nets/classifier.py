@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -163,6 +164,24 @@ def build(
     refuse_cross_record_layers(module)
     params = {k: v.detach().clone().to(device) for k, v in module.named_parameters()}
     return Classifier(module.to(device)), params
+
+
+class Shaped(Protocol):
+    """The public facts of a task that its network depends on."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def device(self) -> str: ...
+
+
+def network(task: Shaped, *, key: Key, device: str | None = None) -> tuple[Classifier, Params]:
+    """The task's classifier with fresh parameters drawn from `key`, on the task's device unless another is named."""
+    return build(task.model, task.shape, len(task.classes), key=key, device=device or task.device)
 
 
 def batches(count: int, size: int, generator: torch.Generator) -> Iterator[torch.Tensor]:

@@ -14,7 +14,7 @@ from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.averaging import fedavg
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -31,7 +31,7 @@ class Config(fedavg.Averaging, DPSettings):
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     start = state.items["model"].to(task.device)
 
     def gradient(params: Params, i: int) -> Params:

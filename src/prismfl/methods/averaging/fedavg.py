@@ -12,7 +12,7 @@ from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, St
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, batches, build
+from prismfl.nets.classifier import Params, batches, network
 from prismfl.nets.training import cosine, step
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -33,14 +33,14 @@ class Config(Averaging):
 
 
 def init(cfg: Settings, task: Task, key: Key) -> Items:
-    _, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    _, params = network(task, key=key.child("model"))
     return {"model": Weights(params)}
 
 
 def train_locally(cfg: Config, state: State, site: Site, key: Key) -> tuple[Params, Params]:
     """The weights that came and the weights after local training on the exact records."""
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     start = state.items["model"].to(task.device)
     records, params, order = site.records.exact(), dict(start), key.child("order").torch()
     lr = cosine(cfg.lr, state.round, cfg.rounds)

@@ -10,7 +10,7 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, OwnSite, Settings, Shapes, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.nets.training import fit
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -36,7 +36,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
 
 def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
     task = site.task
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    classifier, params = network(task, key=key.child("model"))
     params = fit(
         classifier,
         params,

@@ -14,7 +14,7 @@ from prismfl.core.payloads import Gradient, Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.averaging import fedavg
-from prismfl.nets.classifier import batches, build
+from prismfl.nets.classifier import batches, network
 from prismfl.nets.training import step
 from prismfl.rng import Key
 
@@ -34,7 +34,7 @@ def init(cfg: Config, task: Task, key: Key) -> Items:
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     start, common = state.items["model"].to(task.device), state.items["control"].to(task.device)
     own = (
         site.memory["control"].to(task.device)

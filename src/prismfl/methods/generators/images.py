@@ -18,7 +18,7 @@ from prismfl.core.payloads import Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.nets.distil import distil
 from prismfl.rng import Key
 
@@ -156,7 +156,7 @@ def said(counts: torch.Tensor, why: str | None) -> torch.Tensor:
 
 def train_classifier(cfg: GeneratorSettings, task: Task, made: SyntheticSet, key: Key) -> Params:
     """A fresh network from synthetic images: a fixed number of steps, averaged weights, nothing chosen by a score."""
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
+    classifier, params = network(task, key=key.child("fresh"))
     return distil(
         classifier,
         params,

@@ -34,7 +34,7 @@ from prismfl.methods.generators.copula import Look, look
 from prismfl.methods.generators.moments import Queries
 from prismfl.methods.generators.synthesizers import Recipe, Training, draw, fit, merge
 from prismfl.nets.beta_vae import Shape
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.nets.columns import Columns
 from prismfl.nets.training import fit as train
 from prismfl.privacy.cost import Cost
@@ -250,7 +250,7 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
     task = site.task
     best, least = None, -1.0
     x, y = sample_pool(cfg, task, state.items, max(cfg.candidates), key=key.child("pool"))
-    classifier, fresh = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    classifier, fresh = network(task, key=key.child("model"))
     for count in sorted(cfg.candidates):
         part, labels = x[:count].to(task.device), y[:count].to(task.device)
         epochs = max(3, min(60, 20_000 // max(1, len(part))))

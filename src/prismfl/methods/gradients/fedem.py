@@ -28,7 +28,7 @@ from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.averaging.fedavg import Averaging, model_shapes, plan
 from prismfl.methods.averaging.fedavg import init as init_model
-from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.nets.classifier import Classifier, Params, network
 from prismfl.nets.training import cosine, step
 from prismfl.rng import Key
 
@@ -82,7 +82,7 @@ def batch_rows(count: int, size: int, key: Key) -> torch.Tensor:
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     params = state.items["model"].to(task.device)
     records = site.records.exact()
     rows = batch_rows(len(records), cfg.batch, key)

@@ -20,7 +20,7 @@ from prismfl.core.task import Task
 from prismfl.kernels.loss import Loss
 from prismfl.methods import robust
 from prismfl.methods.gradients import fedem
-from prismfl.nets.classifier import Classifier, build, cross_entropy_of_one
+from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import Params
 from prismfl.rng import Key
@@ -51,7 +51,7 @@ class PerturbedLoss:
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
 
     gradient = site.records.noisy_gradient(
         cast(Loss, PerturbedLoss(classifier.module, cfg)),

@@ -13,7 +13,7 @@ from prismfl.core.payloads import Gradient, Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.averaging.fedavg import Averaging, init, model_shapes, plan
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.nets.training import cosine, step
 from prismfl.rng import Key
 
@@ -26,7 +26,7 @@ class Config(Averaging):
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     records = site.records.exact()
     rows = torch.randperm(len(records), generator=key.child("batch").torch())[: cfg.batch]
     gradient = classifier.gradient(state.items["model"].to(task.device), records.x[rows], records.y[rows])

@@ -21,7 +21,7 @@ from prismfl.core.task import Task
 from prismfl.methods import robust
 from prismfl.methods.averaging.fedavg import plan as no_guarantee
 from prismfl.methods.gradients import fedem, fedem_dp
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -44,7 +44,7 @@ class Accounted(fedem.GradientSettings, DPSettings):
 
 def gradient_of_batch(cfg: Noisy, state: State, site: Site, key: Key) -> Params:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     records = site.records.exact()
     rows = fedem.batch_rows(len(records), cfg.batch, key)
     return classifier.gradient(state.items["model"].to(task.device), records.x[rows], records.y[rows])
@@ -78,7 +78,7 @@ def _gauss(gradient: Params, scale: float, key: Key) -> Params:
 
 def ldp_client(cfg: Accounted, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     gradient = site.records.noisy_gradient(
         classifier.record_loss,
         state.items["model"].to(task.device),

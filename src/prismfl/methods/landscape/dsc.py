@@ -24,7 +24,7 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.nets.training import step
 from prismfl.rng import Key
 
@@ -38,7 +38,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task, records = site.task, site.records.exact()
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
     velocity, order = torch.zeros_like(x), key.child("order").torch()

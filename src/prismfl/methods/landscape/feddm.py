@@ -40,7 +40,7 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher, walk
-from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.nets.classifier import Classifier, Params, network
 from prismfl.nets.training import cosine
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -119,7 +119,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task, records = site.task, site.records.exact()
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     order, start = key.child("order").torch(), state.items["model"].to(task.device)
     held = [torch.nonzero(records.y == c).flatten() for c in range(len(task.classes))]
 
@@ -139,7 +139,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 def private_client(cfg: PrivateConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     classes = len(task.classes)
 
     def means(params: Params) -> torch.Tensor:
@@ -165,7 +165,7 @@ def _width(classifier: Classifier, params: Params, task: Task) -> int:
 
 
 def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    classifier, _ = network(task, key=Key.seed(0))
     matcher, (x, y) = Matcher(classifier), pool(inbox, task)
     lr = cosine(cfg.lr, state.round, cfg.rounds)
     start = state.items["model"].to(task.device)

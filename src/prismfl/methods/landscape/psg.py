@@ -31,7 +31,7 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher, Schedule, approximate
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.nets.training import fit
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -72,12 +72,12 @@ class Config(OneShot, DPSettings):
 
 def fresh_networks(cfg: OneShot, task: Task, key: Key) -> Iterator[Params]:
     for k in range(cfg.networks):
-        yield build(task.model, task.shape, len(task.classes), key=key.child("network", k), device=task.device)[1]
+        yield network(task, key=key.child("network", k))[1]
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
     for params in fresh_networks(cfg, task, key):
@@ -96,7 +96,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 def server(cfg: OneShot, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     """A fresh model trained on the images."""
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    classifier, params = network(task, key=key.child("model"))
     x, y = pool(inbox, task)
     trained = fit(classifier, params, x=x, y=y, epochs=cfg.epochs, batch=256, lr=cfg.train_lr, key=key.child("fit"))
     return {"model": Weights(trained), "synthetic": SyntheticSet.of(x, y)}

@@ -71,9 +71,8 @@ def encoder(cfg: FeatureSettings, task: Task) -> Encoder:
     assert task.public is not None
     images = task.public.to(task.device)
     public = _Public(hash(images.cpu().numpy().tobytes()), images)
-    return _encoder(
-        FeatureSettings(**{k: getattr(cfg, k) for k in FeatureSettings.model_fields if k != "rounds"}), public
-    )
+    own = {k: getattr(cfg, k) for k in FeatureSettings.model_fields if k != "rounds"}
+    return _encoder(FeatureSettings(**own), public)
 
 
 @lru_cache(maxsize=2)

@@ -24,7 +24,7 @@ from prismfl.methods.prism import prism, statistics
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.nets.distil import distil
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
@@ -58,7 +58,7 @@ def train_privately(cfg: Config, site: Site, key: Key) -> Params | None:
     if not cfg.share:
         return None
     task = site.task
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, params = network(task, key=key)
 
     def gradient(current: Params, i: int) -> Params:
         return site.records.noisy_gradient(
@@ -90,7 +90,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     pictures = x.float() / 255.0
     soft = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
     if model is not None:
-        classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+        classifier, _ = network(task, key=key)
         with torch.no_grad():
             soft = 0.5 * soft + 0.5 * F.softmax(classifier.logits(model, pictures), 1)
     # How sure the site is that it has a class at all: images of classes it lacks weigh next to nothing.
@@ -141,7 +141,7 @@ def train_on(cfg: Config, task: Task, x: torch.Tensor, y: torch.Tensor, key: Key
     pictures = torch.cat([affine(x, generator, flip=task.shape[0] == 3) for _ in range(cfg.copies)])
     labels = y.repeat(cfg.copies, 1)
     mass = labels.sum(1).clamp_min(1e-6)
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
+    classifier, params = network(task, key=key.child("fresh"))
     return distil(
         classifier,
         params,

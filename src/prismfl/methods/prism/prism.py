@@ -23,7 +23,7 @@ from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
-from prismfl.nets.classifier import Params, build
+from prismfl.nets.classifier import Params, network
 from prismfl.nets.distil import balanced_weights, distil
 from prismfl.nets.matching import Look, match_images, moment_gap
 from prismfl.rng import Key
@@ -153,7 +153,7 @@ def train_fresh(
 ) -> Params:
     """A new network of the task's kind that has seen nothing but the synthetic set."""
     pictures, labels, weights = training_set(cfg, task, enc, head, x=x, y=y, key=key.child("set"))
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
+    classifier, params = network(task, key=key.child("fresh"))
     return distil(
         classifier,
         params,

@@ -1,4 +1,4 @@
-"""What PRISM releases: noisy sums of public features, by class. The only file of PRISM that reaches for the records.
+"""What PRISM releases: noisy sums of public features, by class, in one Gaussian answer of the door.
 
 What leaves a site, once: noisy sums over its records, by class, of features made from public images only (a bank of
 random networks, a dictionary of public patches), a noisy count, and the noisy pooled second moment of the patch
@@ -31,9 +31,9 @@ class ReleaseSettings(FeatureSettings, DPSettings):
 
     covariance: int = Field(256, ge=0, description="leading directions whose second moment is released")
     share_networks: float = Field(0.3, ge=0, description="share of the squared sensitivity: random networks")
-    share_means: float = Field(0.2, ge=0, description="the same: means of patch features")
-    share_covariance: float = Field(0.45, ge=0, description="the same: second moments")
-    share_count: float = Field(0.05, gt=0, description="the same: counts")
+    share_means: float = Field(0.2, ge=0, description="share of the squared sensitivity: means of patch features")
+    share_covariance: float = Field(0.45, ge=0, description="share of the squared sensitivity: second moments")
+    share_count: float = Field(0.05, gt=0, description="share of the squared sensitivity: counts")
     budget: Literal["fixed", "adaptive"] = Field(
         "fixed",
         description="fixed: equal parts over the rounds; adaptive: growing parts, until the statistics are clear",
