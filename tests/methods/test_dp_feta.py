@@ -21,13 +21,13 @@ from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
 from prismfl.nets import diffusion
 from prismfl.nets.diffusion import Learner, Sampler
-from prismfl.nets.unet import Shape
+from prismfl.nets.unet import UNetShape
 from prismfl.privacy import account
 from prismfl.rng import Key
 from tests.laws.world import make_job, make_world, some_records
 from tests.methods.record_play import CASES, neighbours, watch_noise
 
-SHAPE = Shape((1, 8, 8), 3, 4)
+SHAPE = UNetShape((1, 8, 8), 3, 4)
 
 
 def central(kind: str = "mean", **changes: object) -> Central:
@@ -136,7 +136,7 @@ def test_noise_draws_are_averaged_inside_the_record_gradient() -> None:
 
 @pytest.mark.parametrize("kind", ["euler", "heun", "stochastic"])
 def test_a_trained_model_draws_its_classes(kind: str) -> None:
-    shape = Shape((1, 8, 8), 2, 8)
+    shape = UNetShape((1, 8, 8), 2, 8)
     module, learner = diffusion.fresh(shape, Key.seed(0))
     x = torch.zeros(2, 1, 8, 8)
     x[0, 0, :4], x[1, 0, 4:] = 1.0, 1.0

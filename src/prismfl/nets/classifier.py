@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Loss, refuse_cross_record_layers
+from prismfl.kernels.loss import Params as Params
 from prismfl.rng import Key
-
-Params = dict[str, torch.Tensor]
 
 
 def convnet(shape: tuple[int, ...], classes: int, width: int = 128) -> nn.Module:
@@ -119,7 +118,7 @@ class Classifier:
 
     module: nn.Module
 
-    def logits(self, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def logits(self, params: Params, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = torch.func.functional_call(self.module, dict(params), (x,))
         return out
 
@@ -127,7 +126,7 @@ class Classifier:
     def record_loss(self) -> Loss:
         return Loss(self.module, cross_entropy_of_one)
 
-    def loss(self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(self.logits(params, x), y)
 
     def gradient(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> Params:

@@ -7,18 +7,16 @@ Pictures run from -1 to 1 inside. The loss of a record is the mean over several 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch.nn import functional as F
 
-from prismfl.kernels.loss import Loss
-from prismfl.nets.unet import Shape, UNet, build_unet
+from prismfl.kernels.loss import Loss, Params
+from prismfl.nets.unet import UNet, UNetShape, build_unet
 from prismfl.rng import Key
 
-Params = dict[str, torch.Tensor]
 SIGMA_DATA = 0.5
 LEVEL_MEAN, LEVEL_SPREAD = -0.8, 1.2  # of the log of the noise levels in training
 LOWEST, HIGHEST, RHO = 0.03, 12.0, 7.0  # of the noise levels in sampling
@@ -27,7 +25,7 @@ BATCH = 250
 
 
 def denoise(
-    module: UNet, params: Mapping[str, torch.Tensor], x: torch.Tensor, sigma: torch.Tensor, labels: torch.Tensor
+    module: UNet, params: Params, x: torch.Tensor, sigma: torch.Tensor, labels: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The network's output with the factors (skip, out) that make a clean picture of it."""
     wide = sigma[:, None, None, None]
@@ -37,7 +35,7 @@ def denoise(
 
 
 def misfit(
-    module: UNet, params: Mapping[str, torch.Tensor], *, x: torch.Tensor, labels: torch.Tensor, sigma: torch.Tensor,
+    module: UNet, params: Params, *, x: torch.Tensor, labels: torch.Tensor, sigma: torch.Tensor,
     noise: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """The weighted squared error, in the form in which the network's target has unit variance at every noise level."""
@@ -64,9 +62,7 @@ class RecordMisfit(Loss):
 
     classes: int = 1
 
-    def __call__(
-        self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
-    ) -> torch.Tensor:
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
         sigma, noise = noise_draws(extra[0], tuple(x.shape))
         label = (torch.arange(self.classes, device=y.device) == y).to(x)
         assert isinstance(self.module, UNet)
@@ -95,11 +91,11 @@ class Learner:
     steps: int = 0
 
     @classmethod
-    def start(cls, params: Mapping[str, torch.Tensor]) -> Learner:
+    def start(cls, params: Params) -> Learner:
         zero = {k: torch.zeros_like(p) for k, p in params.items()}
         return cls(dict(params), dict(params), zero, zero)
 
-    def step(self, gradient: Mapping[str, torch.Tensor], lr: float, *, keep: float) -> Learner:
+    def step(self, gradient: Params, lr: float, *, keep: float) -> Learner:
         """One step of Adam on a gradient from wherever it comes; `keep` is the running mean's memory."""
         n = self.steps + 1
         first = {k: 0.9 * m + 0.1 * gradient[k] for k, m in self.first.items()}
@@ -127,7 +123,7 @@ class Learner:
         return {**named, "steps": torch.tensor(self.steps)}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, torch.Tensor]) -> Learner:
+    def of(cls, tensors: Params) -> Learner:
         def part(name: str) -> Params:
             return {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
@@ -159,7 +155,7 @@ class Sampler:
         return torch.cat([(high + t * (low - high)) ** RHO, torch.zeros(1)])
 
     def __call__(
-        self, module: UNet, params: Mapping[str, torch.Tensor], labels: torch.Tensor, *, shape: Shape, key: Key
+        self, module: UNet, params: Params, labels: torch.Tensor, *, shape: UNetShape, key: Key
     ) -> torch.Tensor:
         """A picture in [0, 1] for each label, in batches so that memory stays bounded."""
         generator = key.torch()
@@ -168,7 +164,7 @@ class Sampler:
         return torch.cat(parts) if parts else torch.zeros(0, *shape.image)
 
     def _batch(
-        self, module: UNet, params: Mapping[str, torch.Tensor], y: torch.Tensor, shape: Shape, g: torch.Generator
+        self, module: UNet, params: Params, y: torch.Tensor, shape: UNetShape, g: torch.Generator
     ) -> torch.Tensor:
         device, ladder = next(iter(params.values())).device, self.ladder()
         labels = F.one_hot(y, shape.classes).float().to(device)
@@ -191,7 +187,7 @@ class Sampler:
         return ((x + 1.0) / 2.0).clamp(0.0, 1.0).cpu()
 
 
-def fresh(shape: Shape, key: Key) -> tuple[UNet, Learner]:
+def fresh(shape: UNetShape, key: Key) -> tuple[UNet, Learner]:
     module = build_unet(shape, key)
     return module, Learner.start({k: p.detach().clone() for k, p in module.named_parameters()})
 

@@ -7,8 +7,9 @@ import math
 import torch
 from torch.nn import functional as F
 
+from prismfl.kernels.loss import Params
 from prismfl.nets.augment import shift_and_flip
-from prismfl.nets.classifier import Classifier, Params
+from prismfl.nets.classifier import Classifier
 from prismfl.rng import Key
 
 EMA = 0.995

@@ -12,12 +12,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.nets.diffusion import Learner
 from prismfl.nets.merf import ImageGenerator
 from prismfl.rng import Key
-
-Params = dict[str, torch.Tensor]
 
 
 def build_discriminator(shape: tuple[int, ...], classes: int, *, width: int, key: Key) -> nn.Sequential:
@@ -45,7 +43,7 @@ def real_loss(discriminator: nn.Module) -> Loss:
 
 
 def scores(discriminator: nn.Module, params: Params, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    out: torch.Tensor = torch.func.functional_call(discriminator, params, (x,))
+    out: torch.Tensor = torch.func.functional_call(discriminator, dict(params), (x,))
     return out.gather(1, y[:, None])[:, 0]
 
 

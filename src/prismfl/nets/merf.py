@@ -6,12 +6,12 @@ The features of a record have norm 1 whatever the record, so sums of them have s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from prismfl.kernels.loss import Params
 from prismfl.nets.training import cosine
 from prismfl.rng import Key
 
@@ -70,7 +70,7 @@ class ImageGenerator(nn.Module):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageRecipe:
     """The public structure of a generator."""
 
     shape: tuple[int, ...]
@@ -86,7 +86,7 @@ class Recipe:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(t.shape) for name, t in self.build(Key.seed(0)).state_dict().items()}
 
-    def draw(self, tensors: Mapping[str, torch.Tensor], labels: torch.Tensor, key: Key) -> torch.Tensor:
+    def draw(self, tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
         """Images of the given classes from a network that was sent; its structure is ours, not the sender's."""
         network = self.build(Key.seed(0))
         network.load_state_dict({k: tensors[k] for k in network.state_dict()}, strict=True)
@@ -100,7 +100,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Matching:
+class MatchingSteps:
     """Public settings of the generator's training."""
 
     steps: int
@@ -110,7 +110,13 @@ class Matching:
 
 
 def match(
-    network: ImageGenerator, features: Fourier, means: torch.Tensor, *, present: torch.Tensor, how: Matching, key: Key
+    network: ImageGenerator,
+    features: Fourier,
+    means: torch.Tensor,
+    *,
+    present: torch.Tensor,
+    how: MatchingSteps,
+    key: Key,
 ) -> None:
     """Train until the generated means meet `means` (a row a class, of released numbers: post-processing).
 

@@ -85,7 +85,7 @@ def draw(operations: tuple[str, ...], generator: torch.Generator) -> View | None
     return OPERATIONS[operations[which]](numbers)
 
 
-class Seen(nn.Module):
+class BehindView(nn.Module):
     """A network behind a view, for per-record gradients. Not a plain sequence, so each record goes through alone."""
 
     def __init__(self, view: View, net: nn.Module) -> None:

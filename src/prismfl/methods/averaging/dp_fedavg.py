@@ -12,9 +12,10 @@ from pydantic import Field
 from prismfl.core.method import DPSettings, Items, Method, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.averaging import fedavg
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key

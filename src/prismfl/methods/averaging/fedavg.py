@@ -11,8 +11,9 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, batches, network
+from prismfl.nets.classifier import batches, network
 from prismfl.nets.training import cosine, step
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key

@@ -8,16 +8,16 @@ sums, so the releases of several sites can be added before anything non-linear i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from prismfl.core.door import PrivateRecords, Rows
+from prismfl.kernels.loss import Params
 from prismfl.methods.generators.moments import Queries, with_labels
 from prismfl.nets.columns import Columns
 
-Params = dict[str, torch.Tensor]
 # Public guesses, by type, of a column's standard deviation: they weigh the columns in a row against each other.
 NUMBER, CHOICE = 0.25, 0.7
 # Of a typical squared norm around the centre: numbers, choices, binaries.
@@ -142,7 +142,7 @@ def fit(
     return {name: tensor.to(torch.float32) for name, tensor in made.items()}
 
 
-def merge(layout: Layout, released: Sequence[Mapping[str, torch.Tensor]]) -> Params:
+def merge(layout: Layout, released: Sequence[Params]) -> Params:
     """The sums of one class at several sites as if they had been asked at one, about their common mean."""
     rows = [{name: tensor.double() for name, tensor in one.items()} for one in released]
     total = {name: torch.stack([row[name] for row in rows]).sum(0) for name in ("count", "sums", "weight", "products")}

@@ -17,7 +17,6 @@ images for one question; Adam instead of the paper's settings, without guidance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Self
 
 import torch
@@ -27,6 +26,7 @@ from torch.nn import functional as F
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Payload, Statistics, Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
@@ -35,7 +35,7 @@ from prismfl.nets import diffusion
 from prismfl.nets.augment import affine
 from prismfl.nets.diffusion import Learner, Sampler
 from prismfl.nets.training import cosine
-from prismfl.nets.unet import PATCH, Shape, UNet, build_unet
+from prismfl.nets.unet import PATCH, UNet, UNetShape, build_unet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -86,8 +86,8 @@ class Config(generators.GeneratorSettings):
         return range(self.steps * i // parts, self.steps * (i + 1) // parts) if i >= 0 else range(0)
 
 
-def shape_of(cfg: Config, task: Task) -> Shape:
-    return Shape(task.shape, len(task.classes), cfg.width)
+def shape_of(cfg: Config, task: Task) -> UNetShape:
+    return UNetShape(task.shape, len(task.classes), cfg.width)
 
 
 def central_of(cfg: Config, task: Task) -> Central:
@@ -115,7 +115,7 @@ def count_noise(cfg: Config, task: Task) -> float:
 def drawer(cfg: Config, task: Task) -> generators.Draw:
     shape, sampler = shape_of(cfg, task), Sampler(cfg.sampler, cfg.sampler_steps)
 
-    def draw(tensors: Mapping[str, torch.Tensor], labels: torch.Tensor, key: Key) -> torch.Tensor:
+    def draw(tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
         module = build_unet(shape, Key.seed(0))
         params = {name: tensors[name].to(task.device) for name, _ in module.named_parameters()}
         return sampler(module, params, labels, shape=shape, key=key)

@@ -17,7 +17,7 @@ from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import gan
 from prismfl.nets.diffusion import Learner
-from prismfl.nets.merf import Recipe
+from prismfl.nets.merf import ImageRecipe
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -36,8 +36,8 @@ class Config(generators.GeneratorSettings):
     count_factor: float = Field(20.0, gt=0, description="noise of class sizes, as a multiple of sigma")
 
 
-def recipe(cfg: Config, task: Task) -> Recipe:
-    return Recipe(task.shape, len(task.classes), cfg.latent, cfg.width)
+def recipe(cfg: Config, task: Task) -> ImageRecipe:
+    return ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
 
 
 def init(cfg: Config, task: Task, key: Key) -> Items:

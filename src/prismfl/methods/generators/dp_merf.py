@@ -63,8 +63,8 @@ def bank(cfg: Config, task: Task) -> merf.Fourier:
     return _bank(math.prod(task.shape), cfg.features, cfg.lengths, cfg.bank_seed)
 
 
-def recipe(cfg: Config, task: Task) -> merf.Recipe:
-    return merf.Recipe(task.shape, len(task.classes), cfg.latent, cfg.width)
+def recipe(cfg: Config, task: Task) -> merf.ImageRecipe:
+    return merf.ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
 
 
 def init(cfg: Config, task: Task, key: Key) -> Items:
@@ -91,7 +91,7 @@ def train(
     network = recipe(cfg, task).build(key.child("network"))
     present = counts > generators.CLEAR * noise
     means = sums / counts.clamp(min=1.0)[:, None]
-    how = merf.Matching(cfg.steps, cfg.per_class, cfg.picked, cfg.lr)
+    how = merf.MatchingSteps(cfg.steps, cfg.per_class, cfg.picked, cfg.lr)
     merf.match(network, bank(cfg, task), means, present=present, how=how, key=key.child("match"))
     return network
 

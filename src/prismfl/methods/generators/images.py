@@ -17,8 +17,9 @@ from prismfl.core.method import DPSettings, Inbox, Items, Shapes
 from prismfl.core.payloads import Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.distil import distil
 from prismfl.rng import Key
 
@@ -27,7 +28,7 @@ START = 10.0  # weights of a fresh network lie within, and Adam moves one by les
 ADAM = 10.0
 CLEAR = 3.0  # a class counts as present when its noisy size is over so many standard deviations
 LEAST_SIDE = 8
-Draw = Callable[[Mapping[str, torch.Tensor], torch.Tensor, Key], torch.Tensor]  # (tensors, labels, key) -> images
+Draw = Callable[[Params, torch.Tensor, Key], torch.Tensor]  # (tensors, labels, key) -> images
 
 
 class GeneratorSettings(DPSettings):
@@ -82,7 +83,7 @@ def per_site(cfg: GeneratorSettings, task: Task) -> int:
     return -(-cfg.samples // len(task.sites))
 
 
-def release(cfg: GeneratorSettings, task: Task, tensors: Mapping[str, torch.Tensor], draw: Draw, *, key: Key,
+def release(cfg: GeneratorSettings, task: Task, tensors: Params, draw: Draw, *, key: Key,
             noise: float, spec: Mapping[str, object], last: bool = True) -> Items:  # fmt: skip
     """The two items that leave a site; the one that was not asked for is empty. `tensors` holds COUNTS as well."""
     if cfg.share == "generator":

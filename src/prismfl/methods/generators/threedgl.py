@@ -28,6 +28,7 @@ from prismfl.core.payloads import JsonDict, Payload, Synthesizer, SyntheticSet, 
 from prismfl.core.task import Task
 from prismfl.data.declared import declared_words
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import synthesizers
 from prismfl.methods.generators.copula import Look, look
@@ -282,7 +283,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return {"generator": dict(sorted(described.items()))}
 
 
-def _named(recipe: Recipe, part: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _named(recipe: Recipe, part: str, tensors: Params) -> dict[str, torch.Tensor]:
     return {f"{recipe.kind}.{part}.{name}": tensor for name, tensor in tensors.items()}
 
 

@@ -25,10 +25,11 @@ from torch.nn import functional as F
 from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
 from prismfl.core.payloads import Gradient, Statistics, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.averaging.fedavg import Averaging, model_shapes, plan
 from prismfl.methods.averaging.fedavg import init as init_model
-from prismfl.nets.classifier import Classifier, Params, network
+from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine, step
 from prismfl.rng import Key
 

@@ -17,12 +17,11 @@ from pydantic import Field
 from prismfl.core.method import DPSettings, Items, Method, Site, State
 from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.methods import robust
 from prismfl.methods.gradients import fedem
 from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.mechanisms import Params
 from prismfl.rng import Key
 
 

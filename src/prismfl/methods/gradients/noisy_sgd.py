@@ -18,10 +18,11 @@ from pydantic import Field
 from prismfl.core.method import DPSettings, Items, Method, Settings, Site, State
 from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.averaging.fedavg import plan as no_guarantee
 from prismfl.methods.gradients import fedem, fedem_dp
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 

@@ -12,7 +12,7 @@ form the paper adds noise to gradients of the images, here the means are noised 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -25,6 +25,7 @@ from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.kernels.clipped_gradients import tame
+from prismfl.kernels.loss import Params
 from prismfl.methods.averaging import fedavg
 from prismfl.methods.landscape.image_exchange import (
     Declared,
@@ -40,7 +41,7 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher, walk
-from prismfl.nets.classifier import Classifier, Params, network
+from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -72,7 +73,7 @@ class PrivateConfig(Matching, DPSettings):
     image_lr: float = Field(20.0, gt=0, description="learning rate of the images")
 
 
-def features(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def features(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.Tensor:
     """What goes into the network's last layer."""
     children = list(classifier.module.named_children())
     body = nn.Sequential()
@@ -83,7 +84,7 @@ def features(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torc
     return out.flatten(1)
 
 
-def bounded(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def bounded(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.Tensor:
     """The same, scaled to norm 1: what one record may add to a sum."""
     return F.normalize(features(classifier, params, x), dim=1)
 

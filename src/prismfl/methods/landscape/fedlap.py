@@ -25,11 +25,12 @@ from prismfl.core.payloads import Statistics, SyntheticSet
 from prismfl.core.records import Records
 from prismfl.core.task import Task
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.averaging import fedavg
 from prismfl.methods.landscape import image_exchange
 from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, Target, approximate, walk
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.siamese import OPERATIONS, View, draw
 from prismfl.nets.training import cosine
 from prismfl.rng import Key

@@ -28,11 +28,11 @@ from prismfl.core.method import DPSettings, Inbox, Items, Site, State
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.methods.landscape import fedlap, image_exchange
 from prismfl.methods.landscape.matching import Criterion, Matcher, walk
-from prismfl.nets.classifier import Classifier, Params, cross_entropy_of_one, network
-from prismfl.nets.siamese import Seen, View
+from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
+from prismfl.nets.siamese import BehindView, View
 from prismfl.nets.training import cosine
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
@@ -55,7 +55,7 @@ def noisy_target(cfg: Config, classifier: Classifier, site: Site, params: Params
         return site.records.noisy_gradient(
             classifier.record_loss, params, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise
         )
-    loss = Loss(Seen(view, classifier.module), cross_entropy_of_one)
+    loss = Loss(BehindView(view, classifier.module), cross_entropy_of_one)
     behind = {f"net.{k}": v for k, v in params.items()}
     found = site.records.noisy_gradient(loss, behind, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise)
     return {k.removeprefix("net."): g for k, g in found.items()}

@@ -7,18 +7,19 @@ Nothing here touches a record: the gradients to match come from a function, be i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from prismfl.kernels import double_backward
-from prismfl.nets.classifier import Classifier, Params
+from prismfl.kernels.loss import Params
+from prismfl.nets.classifier import Classifier
 from prismfl.nets.siamese import View
 from prismfl.nets.training import step
 
-Target = Callable[[Params, View | None], Mapping[str, torch.Tensor]]
+Target = Callable[[Params, View | None], Params]
 TINY = 1e-6
 
 
@@ -29,9 +30,7 @@ class Criterion:
     cosine: bool = True
     mse: float = 0.0
 
-    def distance(
-        self, found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], names: Sequence[str]
-    ) -> torch.Tensor:
+    def distance(self, found: Params, wanted: Params, names: Sequence[str]) -> torch.Tensor:
         """Per layer, the cosine distance averaged over rows (output channels; vectors are one row), plus the error."""
         total = torch.zeros((), device=found[names[0]].device)
         for name in names:
@@ -76,11 +75,11 @@ class Matcher:
 
     def image_gradient(
         self,
-        params: Mapping[str, torch.Tensor],
+        params: Params,
         *,
         x: torch.Tensor,
         y: torch.Tensor,
-        target: Mapping[str, torch.Tensor],
+        target: Params,
         view: View | None = None,
     ) -> torch.Tensor:
         """The gradient by the images of the distance between their gradient and `target`."""
@@ -108,10 +107,10 @@ class Matcher:
         with torch.no_grad():
             return double_backward.ordinary(plain, params, x, y).gradient
 
-    def _plain(self, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> double_backward.Plain | None:
+    def _plain(self, params: Params, x: torch.Tensor) -> double_backward.Plain | None:
         return self.plain if self.plain is not None and double_backward.fits(self.plain, params, x) else None
 
-    def _graph(self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _graph(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
         leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
         loss = self.classifier.loss(leaves, x, y)
         return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), create_graph=True)))
@@ -171,7 +170,7 @@ def approximate(
     return x, asked
 
 
-def length(params: Mapping[str, torch.Tensor], start: Mapping[str, torch.Tensor]) -> float:
+def length(params: Params, start: Params) -> float:
     """The Euclidean distance between two models."""
     return math.sqrt(sum(float((params[k] - start[k]).double().square().sum()) for k in params))
 

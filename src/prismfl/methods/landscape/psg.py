@@ -19,6 +19,7 @@ from pydantic import Field
 from prismfl.core.method import DPSettings, Inbox, Items, Method, Site, State
 from prismfl.core.payloads import SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods.landscape.image_exchange import (
     Declared,
     advice,
@@ -31,7 +32,7 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher, Schedule, approximate
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.training import fit
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key

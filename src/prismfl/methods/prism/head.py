@@ -7,7 +7,7 @@ covariance. That tests the release, and is the floor that the images of `prism` 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,7 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, State
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Encoder, encoder
@@ -52,7 +53,7 @@ class Pooled:
 def pool(
     cfg: HeadConfig,
     layout: RowLayout,
-    releases: Sequence[Mapping[str, torch.Tensor]],
+    releases: Sequence[Params],
     enc: Encoder,
     *,
     usual: float,
@@ -131,7 +132,7 @@ def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
     return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}
 
 
-def head_scores(enc: Encoder, head: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def head_scores(enc: Encoder, head: Params, x: torch.Tensor) -> torch.Tensor:
     """The discriminant's logits of images."""
     with torch.no_grad():
         parts = [

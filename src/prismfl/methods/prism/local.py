@@ -19,12 +19,13 @@ from torch.nn import functional as F
 from prismfl.core.method import Inbox, Items, Method, OwnSite, Shapes, Site, State
 from prismfl.core.payloads import SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.prism import prism, statistics
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.distil import distil
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost

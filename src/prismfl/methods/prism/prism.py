@@ -9,7 +9,6 @@ themselves).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -19,11 +18,12 @@ from torch.nn import functional as F
 from prismfl.core.method import Inbox, Items, Method, State
 from prismfl.core.payloads import Statistics, SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
-from prismfl.nets.classifier import Params, network
+from prismfl.nets.classifier import network
 from prismfl.nets.distil import balanced_weights, distil
 from prismfl.nets.matching import Look, match_images, moment_gap
 from prismfl.rng import Key
@@ -102,7 +102,7 @@ def training_set(
     cfg: Config,
     task: Task,
     enc: Encoder,
-    head: Mapping[str, torch.Tensor],
+    head: Params,
     *,
     x: torch.Tensor,
     y: torch.Tensor,
@@ -145,7 +145,7 @@ def train_fresh(
     cfg: Config,
     task: Task,
     enc: Encoder,
-    head: Mapping[str, torch.Tensor],
+    head: Params,
     *,
     x: torch.Tensor,
     y: torch.Tensor,
