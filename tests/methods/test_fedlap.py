@@ -143,7 +143,7 @@ def test_images_come_to_point_where_the_records_do() -> None:
     matcher, records = Matcher(classifier), some_records(24, seed=3)
     target = classifier.gradient(params, records.x, records.y)
     x, y = torch.randn(6, 1, 8, 8, generator=KEY.torch()), torch.arange(6) % 3
-    schedule = Schedule(1, 1, 1, 100, 0, 1.0, 3.0, 0.5, 0.1)
+    schedule = Schedule(stops=1, updates=100, model_steps=0, radius=1.0, image_lr=3.0, momentum=0.5, lr=0.1)
 
     def distance(images: torch.Tensor) -> float:
         return float(matcher.criterion.distance(classifier.gradient(params, images, y), target, matcher.names))

@@ -63,6 +63,11 @@ def centre(rule: Aggregate, rows: torch.Tensor) -> torch.Tensor:
     return rows.sort(0).values[cut : count - cut].mean(0)
 
 
+def size(tensors: Params) -> int:
+    """How many numbers there are in all."""
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
 def length(tensors: Params, base: Params | None = None) -> float:
     """The norm of all numbers together, in double precision: 3e38 has a square there."""
     total = 0.0

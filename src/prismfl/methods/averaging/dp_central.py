@@ -5,11 +5,11 @@ What leaves: one model, once. Needs a party that may see everything, which is wh
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from prismfl.core.method import Method
-from prismfl.core.payloads import Weights
-from prismfl.methods.averaging import dp_fedavg, fedavg
+from prismfl.methods.averaging import dp_fedavg
 
 
 class Config(dp_fedavg.Config):
@@ -18,19 +18,12 @@ class Config(dp_fedavg.Config):
     batch: float = Field(512, gt=0, description="expected batch of a step")
 
 
-METHOD = Method(
+METHOD = replace(
+    dp_fedavg.METHOD,
     name="dp-central",
     summary="one DP-SGD model on the pooled records (ceiling)",
     paper="Abadi et al. 2016",
     settings=Config,
-    leaves={"model": Weights},
-    guarantee="site",
-    init=fedavg.init,
-    client=dp_fedavg.client,
-    server=fedavg.server,
-    plan=dp_fedavg.plan,
-    shapes=fedavg.shapes,
-    possible=dp_fedavg.possible,
     pooled=True,
     tiny={"steps": 3, "batch": 8},
 )

@@ -7,9 +7,11 @@ divided by the expected batch, never by the realised one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from prismfl.core.method import DPSettings, Items, Method, Site, State
+from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
@@ -50,8 +52,10 @@ def plan(cfg: Config, task: Task) -> Cost:
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
     """No longer a way than the planned steps: clipped gradients of all records there are, and their noise."""
-    start, size = state.items["model"].tensors, sum(v.numel() for v in state.items["model"].tensors.values())
-    moved = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise, steps=cfg.steps)
+    start = state.items["model"].tensors
+    moved = robust.most_moved(
+        task, robust.size(start), batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise, steps=cfg.steps
+    )
     # The proximal term pulls back; only at a rate beyond 2 / mu would it push.
     most = cfg.lr * moved * max(1.0, abs(1.0 - cfg.lr * cfg.mu)) ** cfg.steps + 1e-3 * (1.0 + robust.length(start))
     found = robust.length(items["model"].tensors, start)
@@ -60,18 +64,15 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
     return f"its update is {found:.3g} long, and {cfg.steps} steps reach {most:.3g} at most"
 
 
-METHOD = Method(
+METHOD = replace(
+    fedavg.METHOD,
     name="dp-fedavg",
     summary="FedAvg with DP-SGD on each site",
     paper="McMahan et al. 2018; Abadi et al. 2016",
     settings=Config,
-    leaves={"model": Weights},
     guarantee="site",
-    init=fedavg.init,
     client=client,
-    server=fedavg.server,
     plan=plan,
-    shapes=fedavg.shapes,
     possible=possible,
     tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from prismfl.core.method import Method
-from prismfl.core.payloads import Weights
-from prismfl.methods.averaging import dp_fedavg, fedavg
+from prismfl.methods.averaging import dp_fedavg
 
 
 class Config(dp_fedavg.Config):
@@ -15,18 +15,10 @@ class Config(dp_fedavg.Config):
     mu: float = Field(0.1, ge=0, description="strength of the proximal term")
 
 
-METHOD = Method(
+METHOD = replace(
+    dp_fedavg.METHOD,
     name="dp-fedprox",
     summary="DP-FedAvg with a proximal term",
     paper="Li et al. 2020; Abadi et al. 2016",
     settings=Config,
-    leaves={"model": Weights},
-    guarantee="site",
-    init=fedavg.init,
-    client=dp_fedavg.client,
-    server=fedavg.server,
-    plan=dp_fedavg.plan,
-    shapes=fedavg.shapes,
-    possible=dp_fedavg.possible,
-    tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from prismfl.core.method import Method
-from prismfl.core.payloads import Weights
 from prismfl.methods.averaging import fedavg
 
 
@@ -13,17 +13,6 @@ class Config(fedavg.Config):
     mu: float = Field(0.1, ge=0, description="strength of the proximal term")
 
 
-METHOD = Method(
-    name="fedprox",
-    summary="FedAvg with a proximal term",
-    paper="Li et al. 2020",
-    settings=Config,
-    leaves={"model": Weights},
-    guarantee=None,
-    init=fedavg.init,
-    client=fedavg.client,
-    server=fedavg.server,
-    plan=fedavg.plan,
-    shapes=fedavg.shapes,
-    tiny={"rounds": 2, "epochs": 1, "batch": 8},
+METHOD = replace(
+    fedavg.METHOD, name="fedprox", summary="FedAvg with a proximal term", paper="Li et al. 2020", settings=Config
 )

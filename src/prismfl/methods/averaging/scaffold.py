@@ -6,10 +6,12 @@ itself stays on the site as its memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from pydantic import Field
 
-from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
+from prismfl.core.method import Inbox, Items, Shapes, Site, State
 from prismfl.core.payloads import Gradient, Weights
 from prismfl.core.task import Task
 from prismfl.methods import robust
@@ -65,17 +67,15 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return {"model": fedavg.model_shapes(task), "control": fedavg.model_shapes(task)}
 
 
-METHOD = Method(
+METHOD = replace(
+    fedavg.METHOD,
     name="scaffold",
     summary="FedAvg with control variates",
     paper="Karimireddy et al. 2020",
     settings=Config,
     leaves={"model": Weights, "control": Gradient},
-    guarantee=None,
     init=init,
     client=client,
     server=server,
-    plan=fedavg.plan,
     shapes=shapes,
-    tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

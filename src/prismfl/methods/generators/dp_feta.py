@@ -56,8 +56,8 @@ class Config(generators.GeneratorSettings):
     buckets: int = Field(8, ge=1, description="parts of a class for aggregate = bucket")
     count_factor: float = Field(20.0, gt=0, description="noise of class sizes without central images, likewise")
     warm_steps: int = Field(400, ge=0, description="steps on central images")
-    warm_batch: int = Field(64, ge=1)
-    warm_lr: float = Field(2e-3, gt=0)
+    warm_batch: int = Field(64, ge=1, description="batch of a step on central images")
+    warm_lr: float = Field(2e-3, gt=0, description="learning rate on central images, falling along a cosine")
     steps: int = Field(150, ge=1, description="DP-SGD steps in all")
     batch: float = Field(1024, gt=0, description="expected batch")
     draws: int = Field(4, ge=1, description="noise draws a record, averaged before the clip")
@@ -66,7 +66,7 @@ class Config(generators.GeneratorSettings):
     mean: float = Field(0.97, ge=0, lt=1, description="memory of the running mean of the weights, which is released")
     width: int = Field(24, ge=2, multiple_of=2, description="channels of the U-Net")
     sampler: Literal["euler", "heun", "stochastic"] = Field("heun", description="the first two are deterministic")
-    sampler_steps: int = Field(10, ge=2)
+    sampler_steps: int = Field(10, ge=2, description="noise levels that an image is drawn through")
     grid: int = Field(2, ge=0, description="images a class of each round that show how the training goes")
 
     @model_validator(mode="after")
@@ -121,11 +121,6 @@ def drawer(cfg: Config, task: Task) -> generators.Draw:
         return sampler(module, params, labels, shape=shape, key=key)
 
     return draw
-
-
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
@@ -260,7 +255,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     kept |= _history(cfg, task, state, inbox, draw, key.child("history"))
     if state.round < cfg.rounds - 1:
         return kept
-    made = generators.gather(cfg, task, inbox, draw, count=cfg.samples, noise=noise, key=key.child("draw"))
+    made = generators.gather(cfg, task, inbox, draw, noise=noise, key=key.child("draw"))
     sent = {f"generator-{site}": items["generator"] for site, items in sorted(inbox.items())}
     return {**kept, **(sent if cfg.share == "generator" else {}), **generators.outcome(cfg, task, made, key)}
 
@@ -351,7 +346,7 @@ METHOD = Method(
     settings=Config,
     leaves={"central": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

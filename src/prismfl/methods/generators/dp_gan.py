@@ -31,18 +31,13 @@ class Config(generators.GeneratorSettings):
     made_batch: int = Field(128, ge=1, description="made images in a step")
     maker_steps: int = Field(2, ge=1, description="steps of the generator for one of the discriminator")
     maker_lr: float = Field(5e-4, gt=0, description="of the generator")
-    latent: int = Field(20, ge=1)
+    latent: int = Field(20, ge=1, description="latent dimensions of the generator")
     width: int = Field(16, ge=2, multiple_of=2, description="channels of both networks")
     count_factor: float = Field(20.0, gt=0, description="noise of class sizes, as a multiple of sigma")
 
 
 def recipe(cfg: Config, task: Task) -> ImageRecipe:
     return ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
-
-
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
 
 
 def train(cfg: Config, site: Site, key: Key) -> tuple[dict[str, torch.Tensor], str | None]:
@@ -93,9 +88,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     noise = cfg.noise * cfg.count_factor
-    made = generators.gather(
-        cfg, task, inbox, recipe(cfg, task).draw, count=cfg.samples, noise=noise, key=key.child("draw")
-    )
+    made = generators.gather(cfg, task, inbox, recipe(cfg, task).draw, noise=noise, key=key.child("draw"))
     return generators.outcome(cfg, task, made, key)
 
 
@@ -115,7 +108,7 @@ METHOD = Method(
     settings=Config,
     leaves={"generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

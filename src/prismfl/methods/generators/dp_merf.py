@@ -43,8 +43,8 @@ class Config(generators.GeneratorSettings):
     steps: int = Field(2000, ge=1, description="training steps of the generator")
     per_class: int = Field(40, ge=2, description="images of each class in a step")
     picked: int = Field(500, ge=1, description="pairs of features asked in a step")
-    lr: float = Field(3e-3, gt=0)
-    latent: int = Field(10, ge=1)
+    lr: float = Field(3e-3, gt=0, description="learning rate of the generator, falling along a cosine")
+    latent: int = Field(10, ge=1, description="latent dimensions of the generator")
     width: int = Field(16, ge=2, multiple_of=2, description="channels of the generator")
     bank_seed: int = Field(0, description="seed of the public features")
 
@@ -65,11 +65,6 @@ def bank(cfg: Config, task: Task) -> merf.Fourier:
 
 def recipe(cfg: Config, task: Task) -> merf.ImageRecipe:
     return merf.ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
-
-
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
 
 
 def embed(cfg: Config, site: Site) -> dict[str, torch.Tensor]:
@@ -100,8 +95,8 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task, released = site.task, embed(cfg, site)
     spec = specs(cfg, task, site.name)["generator"]
     if cfg.share == "embedding":
-        nothing = SyntheticSet.of(torch.zeros(0, *task.shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
-        return {"embedding": Statistics(released), "generator": Synthesizer({}, spec), "synthetic": nothing}, {}
+        empty = {"generator": Synthesizer({}, spec), "synthetic": generators.no_images(task)}
+        return {"embedding": Statistics(released), **empty}, {}
     network = train(cfg, task, released[SUMS], released[COUNTS], noise=cfg.count_noise, key=key)
     tensors = {**network.state_dict(), COUNTS: released[COUNTS]}
     items = generators.release(
@@ -143,7 +138,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
         order = torch.randperm(len(labels), generator=key.child("shuffle").torch())
         made = SyntheticSet.of(images[order], labels[order])
         return {"generator": generator, **generators.outcome(cfg, task, made, key)}
-    made = generators.gather(cfg, task, inbox, draw, count=cfg.samples, noise=cfg.count_noise, key=key.child("draw"))
+    made = generators.gather(cfg, task, inbox, draw, noise=cfg.count_noise, key=key.child("draw"))
     return generators.outcome(cfg, task, made, key)
 
 
@@ -158,7 +153,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return {
         "embedding": {COUNTS: ("float32", (classes,)), SUMS: ("float32", (classes, width))},
         "generator": {},
-        "synthetic": {"x": ("uint8", (0, *task.shape)), "y": ("int64", (0,))},
+        "synthetic": generators.image_shapes(task, 0),
     }
 
 
@@ -169,7 +164,7 @@ METHOD = Method(
     settings=Config,
     leaves={"embedding": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

@@ -16,19 +16,20 @@ With no iterations and radius 0 it is FedSGD.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch.nn import functional as F
 
-from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
+from prismfl.core.method import Inbox, Items, Settings, Site, State
 from prismfl.core.payloads import Gradient, Statistics, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.averaging.fedavg import Averaging, model_shapes, plan
-from prismfl.methods.averaging.fedavg import init as init_model
+from prismfl.methods.averaging import fedavg
+from prismfl.methods.gradients import fedsgd
 from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine, step
 from prismfl.rng import Key
@@ -37,7 +38,7 @@ PIXEL = 1.0 / 255.0
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 
 
-class GradientSettings(Averaging):
+class GradientSettings(fedavg.Averaging):
     """What every method has that shares one gradient a round with a server that may use Adam."""
 
     rounds: int = Field(200, ge=1, description="communication rounds: one batch each")
@@ -69,16 +70,11 @@ class Config(GradientSettings, Perturbing):
 
 
 def init(cfg: GradientSettings, task: Task, key: Key) -> Items:
-    items = dict(init_model(cfg, task, key))
+    items = dict(fedavg.init(cfg, task, key))
     if cfg.optimiser == "adam":
         zeros = {k: torch.zeros_like(v) for k, v in items["model"].tensors.items()}
         items["moments"] = _moments(zeros, zeros)
     return items
-
-
-def batch_rows(count: int, size: int, key: Key) -> torch.Tensor:
-    """Which of a site's `count` records a round uses, from the key of that site and round."""
-    return torch.randperm(count, generator=key.child("batch").torch())[:size]
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
@@ -86,7 +82,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     classifier, _ = network(task, key=key)
     params = state.items["model"].to(task.device)
     records = site.records.exact()
-    rows = batch_rows(len(records), cfg.batch, key)
+    rows = fedsgd.batch_rows(len(records), cfg.batch, key)
     x, y = records.x[rows], records.y[rows]
     start = first_shift(x.shape, cfg, key.child("start").torch()).to(x.device)
     kept = site.memory["perturbation"].to(task.device)["delta"] if "perturbation" in site.memory else None
@@ -189,22 +185,15 @@ def _moments(first: Params, second: Params) -> Statistics:
     return Statistics({**named, **{f"second/{k}": v for k, v in second.items()}})
 
 
-def shapes(cfg: GradientSettings, task: Task) -> Shapes:
-    return {"gradient": model_shapes(task)}
-
-
-METHOD = Method(
+METHOD = replace(
+    fedsgd.METHOD,
     name="fedem",
     summary="FedSGD on inputs perturbed to lower the loss; no guarantee",
     paper="FedEM, arXiv 2503.06021 (2025)",
     settings=Config,
-    leaves={"gradient": Gradient},
-    guarantee=None,
     init=init,
     client=client,
     server=server,
-    plan=plan,
-    shapes=shapes,
     kinds=("image",),
     tiny={"rounds": 2, "batch": 8, "iterations": 2, "carry": True},
 )

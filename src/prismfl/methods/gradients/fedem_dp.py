@@ -8,18 +8,18 @@ perturbation neither helps nor hurts the account. It answers the paper's open qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
 from pydantic import Field
 
-from prismfl.core.method import DPSettings, Items, Method, Site, State
+from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Loss, Params
 from prismfl.methods import robust
-from prismfl.methods.gradients import fedem
+from prismfl.methods.gradients import fedem, fedsgd
 from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -68,31 +68,21 @@ def plan(cfg: Config, task: Task) -> Cost:
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
-    return too_long(items, robust.most_moved(task, _size(items), batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise))
+    """No longer a gradient than clipped ones of all records there are, and their noise."""
+    size = robust.size(items["gradient"].tensors)
+    most = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise)
+    return fedsgd.too_long(items, most)
 
 
-def too_long(items: Items, most: float) -> str | None:
-    found = robust.length(items["gradient"].tensors)
-    return None if found <= most else f"its gradient is {found:.3g} long, and clipped ones are {most:.3g} at most"
-
-
-def _size(items: Items) -> int:
-    return sum(v.numel() for v in items["gradient"].tensors.values())
-
-
-METHOD = Method(
+METHOD = replace(
+    fedem.METHOD,
     name="fedem-dp",
     summary="FedEM's perturbed gradients, clipped and noised",
     paper="FedEM, arXiv 2503.06021 (2025); Abadi et al. 2016",
     settings=Config,
-    leaves={"gradient": Gradient},
     guarantee="site",
-    init=fedem.init,
     client=client,
-    server=fedem.server,
     plan=plan,
-    shapes=fedem.shapes,
     possible=possible,
-    kinds=("image",),
     tiny={"rounds": 2, "batch": 8, "iterations": 2},
 )

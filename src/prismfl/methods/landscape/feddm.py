@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -178,7 +179,6 @@ def plan(cfg: PrivateConfig, task: Task) -> Cost:
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.rounds)
 
 
-TINY = {"rounds": 2, "images": 2, "networks": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "server_steps": 3}
 METHOD = Method(
     name="feddm",
     summary="images whose features match each class's, at every site",
@@ -194,23 +194,14 @@ METHOD = Method(
     possible=possible,
     kinds=("image",),
     advice=advice,
-    tiny=TINY,
+    tiny={"rounds": 2, "images": 2, "networks": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "server_steps": 3},
 )
-PRIVATE = Method(
+PRIVATE = replace(
+    METHOD,
     name="feddm-dp",
     summary="FedDM with noisy class means",
-    paper="Xiong et al. 2023 (FedDM)",
     settings=PrivateConfig,
-    leaves={"images": SyntheticSet},
     guarantee="site",
-    init=init,
     client=private_client,
-    server=server,
     plan=plan,
-    shapes=shapes,
-    possible=possible,
-    kinds=("image",),
-    advice=advice,
-    tiny=TINY,
 )
-METHODS = (METHOD, PRIVATE)

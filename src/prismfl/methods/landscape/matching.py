@@ -116,20 +116,20 @@ class Matcher:
         return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), create_graph=True)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long images are fitted: paths from the start, stops on a path, batches a stop, image updates a batch, and
+    """How long images are fitted: paths from the start, stops on a path, batches per stop, image updates per batch, and
     model steps from one stop to the next."""
 
-    paths: int
     stops: int
-    batches: int
     updates: int
     model_steps: int
-    radius: float
     image_lr: float
     momentum: float
     lr: float
+    paths: int = 1
+    batches: int = 1
+    radius: float = math.inf
 
     @property
     def queries(self) -> int:

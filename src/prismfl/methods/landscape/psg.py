@@ -10,7 +10,6 @@ class would have to say how large the class is; images begin as noise, and there
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -54,12 +53,9 @@ class OneShot(Declared):
 
     def schedule(self) -> Schedule:
         return Schedule(
-            paths=1,
             stops=self.stops,
-            batches=1,
             updates=self.updates,
             model_steps=self.model_steps,
-            radius=math.inf,
             image_lr=self.image_lr,
             momentum=self.momentum,
             lr=self.lr,
@@ -126,4 +122,3 @@ METHOD = Method(
     tiny={"images": 2, "networks": 2, "stops": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "epochs": 2},
 )
 SITES = replace(METHOD, name="psg-sites", summary="PSG at every site, the server trains on all sets", pooled=False)
-METHODS = (METHOD, SITES)

@@ -26,7 +26,7 @@ from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
 from prismfl.nets.classifier import network
-from prismfl.nets.distil import distil
+from prismfl.nets.distil import train_fresh
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -142,18 +142,15 @@ def train_on(cfg: Config, task: Task, x: torch.Tensor, y: torch.Tensor, key: Key
     pictures = torch.cat([affine(x, generator, flip=task.shape[0] == 3) for _ in range(cfg.copies)])
     labels = y.repeat(cfg.copies, 1)
     mass = labels.sum(1).clamp_min(1e-6)
-    classifier, params = network(task, key=key.child("fresh"))
-    return distil(
-        classifier,
-        params,
+    return train_fresh(
+        task,
         x=pictures,
         y=labels / mass[:, None],
         weights=mass.cpu(),
         steps=cfg.train_steps,
         batch=cfg.train_batch,
         lr=cfg.train_lr,
-        colour=task.shape[0] == 3,
-        key=key.child("train"),
+        key=key,
     )
 
 

@@ -23,8 +23,7 @@ from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
-from prismfl.nets.classifier import network
-from prismfl.nets.distil import balanced_weights, distil
+from prismfl.nets.distil import balanced_weights, train_fresh
 from prismfl.nets.matching import Look, match_images, moment_gap
 from prismfl.rng import Key
 
@@ -141,38 +140,22 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
     return torch.cat([(1 - share) / weights.sum() * weights, share / further.sum() * further])
 
 
-def train_fresh(
-    cfg: Config,
-    task: Task,
-    enc: Encoder,
-    head: Params,
-    *,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    key: Key,
-) -> Params:
-    """A new network of the task's kind that has seen nothing but the synthetic set."""
-    pictures, labels, weights = training_set(cfg, task, enc, head, x=x, y=y, key=key.child("set"))
-    classifier, params = network(task, key=key.child("fresh"))
-    return distil(
-        classifier,
-        params,
-        x=pictures,
+def from_statistics(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> Items:
+    """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
+    head = lda_head(cfg, pooled)
+    x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
+    own = key.child("model")
+    shown, labels, weights = training_set(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=own.child("set"))
+    params = train_fresh(
+        task,
+        x=shown,
         y=labels,
         weights=weights,
         steps=cfg.train_steps,
         batch=cfg.train_batch,
         lr=cfg.train_lr,
-        colour=task.shape[0] == 3,
-        key=key.child("train"),
+        key=own,
     )
-
-
-def from_statistics(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> Items:
-    """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
-    head = lda_head(cfg, pooled)
-    x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
-    params = train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
 
 
