@@ -18,7 +18,7 @@ from prismfl.core.task import Task
 from prismfl.errors import BoundaryError, UserError
 from prismfl.methods import METHODS
 from prismfl.methods.landscape import fedlap, fedlap_dp, image_exchange
-from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, audible, walk
+from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, detectable, walk
 from prismfl.nets import siamese
 from prismfl.nets.classifier import Params, build
 from prismfl.privacy import account
@@ -125,7 +125,7 @@ def test_other_networks_go_by_autograd(name: str) -> None:
 
 def test_biases_before_a_norm_are_not_matched() -> None:
     classifier, params = build("convnet:4", (1, 8, 8), 3, key=KEY)
-    assert set(params) - set(audible(classifier.module)) == {"0.bias", "4.bias", "8.bias"}
+    assert set(params) - set(detectable(classifier.module)) == {"0.bias", "4.bias", "8.bias"}
 
 
 def test_distance_by_hand() -> None:
@@ -270,7 +270,7 @@ def test_records_and_images_are_seen_through_the_same_view() -> None:
     cfg = fedlap_dp.Config(**{**SMALL, "sigma": 0.0, "clip": math.inf, "batch": 24})
     found = fedlap_dp.noisy_target(cfg, classifier, Site("site-0", door(records), {}, TASK), params, view)
     exact = classifier.gradient(params, view(records.x), records.y)
-    for k in audible(classifier.module):
+    for k in detectable(classifier.module):
         torch.testing.assert_close(found[k], exact[k], rtol=1e-3, atol=1e-5)
 
 

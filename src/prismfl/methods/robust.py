@@ -89,7 +89,7 @@ def _shortened(tensors: Params, base: Params | None, factor: float) -> Params:
 
 
 def site_weights(counts: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
-    """A factor a site on all its sums: none counts for more than twice the declared records.
+    """A factor per site on all its sums: none counts for more than twice the declared records.
 
     `counts` are noisy class sizes (sites x classes) with standard deviation `noise`. A site whose sizes come to less
     than nothing by more than noise does not count.
@@ -101,7 +101,7 @@ def site_weights(counts: torch.Tensor, *, records: float, noise: float) -> torch
 
 
 def class_weights(held: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
-    """A factor a site and class, so that in a class that others hold too no site outweighs all of them together.
+    """A factor per site and class, so that in a class that others hold too no site outweighs all of them together.
 
     Up to twice an ordinary class (declared records over classes) and noise is never cut, nor is the only holder.
     """
@@ -170,4 +170,5 @@ def beyond(tensors: Params, most: float) -> str | None:
 
 
 def first_fault(*checks: Callable[[], str | None]) -> str | None:
+    """The first of the checks that finds a fault says why."""
     return next((why for check in checks if (why := check()) is not None), None)

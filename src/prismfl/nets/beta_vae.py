@@ -33,7 +33,7 @@ class Shape:
 
 
 class Decoder(nn.Module):
-    """Latent codes to the parameters of each column; the only part that ever leaves a site."""
+    """Latent codes to the parameters of each column."""
 
     loc: torch.Tensor
     scale: torch.Tensor
@@ -87,6 +87,7 @@ class BetaVAE(nn.Module):
         self.register_buffer("stretch", torch.ones(shape.columns.width))
 
     def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """The negative evidence bound of each record, for latent `noise`."""
         flat = x.flatten(1)
         code = self.encoder((flat - self.centre) * self.stretch)
         mean, log_variance = code[:, : self.shape.latent], code[:, self.shape.latent :].clamp(-8.0, 4.0)

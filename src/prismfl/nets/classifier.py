@@ -17,7 +17,7 @@ from prismfl.rng import Key
 
 
 def convnet(shape: tuple[int, ...], classes: int, width: int = 128) -> nn.Module:
-    """Three blocks of conv 3x3, GroupNorm with one group a channel, ReLU, average pooling; then a linear layer.
+    """Three blocks of conv 3x3, GroupNorm with one group per channel, ReLU, average pooling; then a linear layer.
 
     28-pixel images are padded to 32 by the first convolution, as in FedLAP.
     """
@@ -54,10 +54,12 @@ def lenet(shape: tuple[int, ...], classes: int, width: int = 16) -> nn.Module:
 
 
 def mlp(shape: tuple[int, ...], classes: int, width: int = 64) -> nn.Module:
+    """One hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_features(shape), width), nn.ReLU(), nn.Linear(width, classes))
 
 
 def logreg(shape: tuple[int, ...], classes: int, width: int = 0) -> nn.Module:
+    """Logistic regression: one linear layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_features(shape), classes))
 
 
@@ -119,17 +121,21 @@ class Classifier:
     module: nn.Module
 
     def logits(self, params: Params, x: torch.Tensor) -> torch.Tensor:
+        """One row of logits per record."""
         out: torch.Tensor = torch.func.functional_call(self.module, dict(params), (x,))
         return out
 
     @property
     def record_loss(self) -> Loss:
+        """The cross entropy of one record, as per-record gradients need it."""
         return Loss(self.module, cross_entropy_of_one)
 
     def loss(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy; `y` holds class numbers or rows of soft labels."""
         return F.cross_entropy(self.logits(params, x), y)
 
     def gradient(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> Params:
+        """The gradient of the mean loss by the parameters."""
         leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
         grads = torch.autograd.grad(self.loss(leaves, x, y), list(leaves.values()))
         return dict(zip(leaves, grads))

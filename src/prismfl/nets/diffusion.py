@@ -1,4 +1,7 @@
-"""A diffusion model in the manner of EDM (Karras et al. 2022): preconditioning, the loss of a record, samplers, Adam.
+"""A diffusion model in the manner of EDM: preconditioning, the loss of a record, samplers, Adam.
+
+Karras, Aittala, Aila, Laine, "Elucidating the Design Space of Diffusion-Based Generative Models",
+https://arxiv.org/abs/2206.00364.
 
 Pictures run from -1 to 1 inside. The loss of a record is the mean over several noise draws, so that they are averaged
 *inside* its gradient, before the clip.
@@ -77,6 +80,7 @@ class RecordMisfit(Loss):
 
 
 def record_misfit(module: UNet, classes: int) -> RecordMisfit:
+    """The loss of one record under a network."""
     return RecordMisfit(module, _unused, classes)
 
 
@@ -92,6 +96,7 @@ class Learner:
 
     @classmethod
     def start(cls, params: Params) -> Learner:
+        """A training that has not begun."""
         zero = {k: torch.zeros_like(p) for k, p in params.items()}
         return cls(dict(params), dict(params), zero, zero)
 
@@ -107,6 +112,7 @@ class Learner:
         return Learner(params, mean, first, second, n)
 
     def to(self, device: str) -> Learner:
+        """The same on another device."""
         params, mean, first, second = (
             {k: v.to(device) for k, v in part.items()} for part in (self.params, self.mean, self.first, self.second)
         )
@@ -114,6 +120,7 @@ class Learner:
 
     @property
     def finite(self) -> bool:
+        """Whether every parameter is a finite number."""
         return all(bool(torch.isfinite(p).all()) for p in self.params.values())
 
     def tensors(self) -> Params:
@@ -124,6 +131,8 @@ class Learner:
 
     @classmethod
     def of(cls, tensors: Params) -> Learner:
+        """The inverse of `tensors`."""
+
         def part(name: str) -> Params:
             return {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
@@ -150,6 +159,7 @@ class Sampler:
     steps: int = 12
 
     def ladder(self) -> torch.Tensor:
+        """The noise levels from the highest down to zero."""
         t = torch.linspace(0, 1, self.steps)
         high, low = HIGHEST ** (1 / RHO), LOWEST ** (1 / RHO)
         return torch.cat([(high + t * (low - high)) ** RHO, torch.zeros(1)])
@@ -188,6 +198,7 @@ class Sampler:
 
 
 def fresh(shape: UNetShape, key: Key) -> tuple[UNet, Learner]:
+    """A fresh network and its training, not begun."""
     module = build_unet(shape, key)
     return module, Learner.start({k: p.detach().clone() for k, p in module.named_parameters()})
 

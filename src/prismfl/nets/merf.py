@@ -26,6 +26,7 @@ class Fourier:
 
     @classmethod
     def draw(cls, dimensions: int, *, features: int, lengths: tuple[float, ...], key: Key) -> Fourier:
+        """Public projections from a key, with kernel widths in turn."""
         pairs = max(1, features // 2)
         normal = torch.randn(pairs, dimensions, generator=key.torch())
         width = torch.tensor([lengths[i % len(lengths)] for i in range(pairs)]) * math.sqrt(dimensions)
@@ -33,6 +34,7 @@ class Fourier:
 
     @property
     def pairs(self) -> int:
+        """How many projections there are, each with a cosine and a sine."""
         return len(self.projections)
 
     def __call__(self, x: torch.Tensor, pick: torch.Tensor | None = None) -> torch.Tensor:
@@ -64,6 +66,7 @@ class ImageGenerator(nn.Module):
         )
 
     def forward(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """An image per row of latent numbers `z` and label."""
         label = (y[:, None] == torch.arange(self.classes, device=y.device)).to(z)
         out: torch.Tensor = self.net(torch.cat([z, label], 1))
         return out
@@ -79,11 +82,13 @@ class ImageRecipe:
     width: int
 
     def build(self, key: Key) -> ImageGenerator:
+        """A fresh network drawn from `key`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.integer())
             return ImageGenerator(self.shape, self.classes, latent=self.latent, width=self.width)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the network's tensors."""
         return {name: tuple(t.shape) for name, t in self.build(Key.seed(0)).state_dict().items()}
 
     def draw(self, tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
@@ -118,7 +123,7 @@ def match(
     how: MatchingSteps,
     key: Key,
 ) -> None:
-    """Train until the generated means meet `means` (a row a class, of released numbers: post-processing).
+    """Train until the generated means meet `means` (a row per class, of released numbers: post-processing).
 
     The squared norm of a mean over few images is biased upwards; without its bias taken off, the generator would trade
     variety for it.

@@ -1,4 +1,4 @@
-"""Differentiable siamese augmentation (Zhao and Bilen 2021): one random change, the same for records and images.
+"""Differentiable siamese augmentation (https://arxiv.org/abs/2102.08259): one change for records and images.
 
 Each call draws one operation and one set of numbers from a generator of its own, never from the one that noise comes
 from. A view changes every image by itself, so it may stand before a per-record gradient.
@@ -93,5 +93,6 @@ class BehindView(nn.Module):
         self.view, self.net = view, net
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The network's output on the changed image."""
         out: torch.Tensor = self.net(self.view(x))
         return out

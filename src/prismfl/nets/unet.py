@@ -29,6 +29,7 @@ class UNetShape:
 
     @property
     def groups(self) -> int:
+        """Groups of every norm: the largest divisor that the channels share with eight."""
         return math.gcd(self.width, 8)
 
 
@@ -44,6 +45,7 @@ class ResidualBlock(nn.Module):
         self.past = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+        """The input plus two convolutions of it, shifted by what is `told`."""
         h = self.first(F.silu(self.norm_in(x))) + self.shift(told)[:, :, None, None]
         out: torch.Tensor = self.past(x) + self.second(F.silu(self.norm_out(h)))
         return out
@@ -77,6 +79,7 @@ class UNet(nn.Module):
         nn.init.zeros_(self.out.bias)  # type: ignore[arg-type]
 
     def forward(self, x: torch.Tensor, level: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The network's output for noisy images, their noise level and one-hot labels."""
         angles = level[:, None] * (2.0 ** torch.arange(FREQUENCIES, device=x.device) * (math.pi / 2))
         told = F.silu(self.tell(torch.cat([torch.cos(angles), torch.sin(angles), labels], 1)))
         sketch = self.sketch(labels).reshape(len(x), *self.folded)

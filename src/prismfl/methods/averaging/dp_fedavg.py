@@ -1,5 +1,8 @@
 """DP-FedAvg at record level: FedAvg whose local training is DP-SGD on each site.
 
+Paper: Abadi et al., "Deep Learning with Differential Privacy", https://arxiv.org/abs/1607.00133, at each site; the
+rounds are FedAvg's, https://arxiv.org/abs/1602.05629.
+
 What leaves: the model's weights, every round, protected by the noise of every step that made them. The noise
 multiplier is calibrated over all steps of all rounds. Differs from common code: Poisson batches, and the gradient is
 divided by the expected batch, never by the realised one.
@@ -24,8 +27,10 @@ from prismfl.rng import Key
 
 
 class Config(fedavg.Averaging, DPSettings):
+    """FedAvg's settings, with DP-SGD in the place of local epochs."""
+
     rounds: int = Field(10, ge=1, description="communication rounds")
-    steps: int = Field(20, ge=1, description="local DP-SGD steps a round")
+    steps: int = Field(20, ge=1, description="local DP-SGD steps per round")
     batch: float = Field(256, gt=0, description="expected batch of a step")
     clip: float = Field(0.1, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(2.0, gt=0, description="local learning rate")
@@ -33,6 +38,7 @@ class Config(fedavg.Averaging, DPSettings):
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The model after some steps of DP-SGD on the site's records."""
     task = site.task
     classifier, _ = network(task, key=key)
     start = state.items["model"].to(task.device)
@@ -47,6 +53,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """Every step of every round is one sampled Gaussian answer."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps * cfg.rounds)
 
 
@@ -68,7 +75,7 @@ METHOD = replace(
     fedavg.METHOD,
     name="dp-fedavg",
     summary="FedAvg with DP-SGD on each site",
-    paper="McMahan et al. 2018; Abadi et al. 2016",
+    paper="McMahan et al. 2017, arXiv:1602.05629; Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
     guarantee="site",
     client=client,

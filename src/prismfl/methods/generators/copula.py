@@ -36,6 +36,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Columns) -> Layout:
+        """The layout of declared columns, in the order of their features."""
         found = [("n", i, 1) for i in columns.numeric] + [("b", i, 1) for i in columns.binary]
         found += [("p", i, 1) for i in columns.pixels] + [("c", first, width) for first, width in columns.blocks]
         return cls(columns, tuple(sorted(found, key=lambda kind: kind[1])))
@@ -55,6 +56,7 @@ class Layout:
         return torch.tensor([CHOICE if kind in "bc" else NUMBER for kind, _, _ in self.kinds], dtype=torch.float64)
 
     def feature_scale(self) -> torch.Tensor:
+        """The public spread of each feature: that of its column."""
         return self.scale().repeat_interleave(torch.tensor([width for _, _, width in self.kinds]))
 
     def around(self, *, scaled: bool) -> float:
@@ -63,6 +65,7 @@ class Layout:
         return float((guess / self.scale().square() if scaled else guess).sum())
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of what a fit releases of one class."""
         k = len(self)
         sizes = {"count": 1, "sums": self.columns.width, "weight": 1, "centre": k, "products": k * (k + 1) // 2}
         out: dict[str, tuple[int, ...]] = {"noise": (2,)}

@@ -1,5 +1,8 @@
 """DP-FETA (Li et al. 2025): central images first, then DP-SGD of a diffusion model that was warmed up on them.
 
+Paper: Li et al., "From Easy to Hard: Building a Shortcut for Differentially Private Image Synthesis",
+https://arxiv.org/abs/2504.01395.
+
 Easy stage: noisy sums over Poisson samples of a site's records, by class and at a low resolution (central images);
 a small U-Net learns to draw them, which is post-processing. Hard stage: DP-SGD on the records, several noise draws
 averaged inside each record's gradient. Both stages are in one account. What leaves a site each round: the averaged
@@ -44,6 +47,8 @@ SKETCH = "sketch.weight"
 
 
 class Config(generators.GeneratorSettings):
+    """Both stages, the network and its sampler."""
+
     rounds: int = Field(1, ge=1, description="parts of the training: each ends with a release and a checkpoint")
     easy: Literal["none", "own", "pooled"] = Field("own", description="central images: of the site, of all sites, none")
     aggregate: Literal["mean", "mode", "bucket"] = Field("mean", description="what a central image is of its sample")
@@ -60,14 +65,14 @@ class Config(generators.GeneratorSettings):
     warm_lr: float = Field(2e-3, gt=0, description="learning rate on central images, falling along a cosine")
     steps: int = Field(150, ge=1, description="DP-SGD steps in all")
     batch: float = Field(1024, gt=0, description="expected batch")
-    draws: int = Field(4, ge=1, description="noise draws a record, averaged before the clip")
+    draws: int = Field(4, ge=1, description="noise draws per record, averaged before the clip")
     clip: float = Field(0.05, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(1e-3, gt=0, description="of DP-Adam, falling to 0")
     mean: float = Field(0.97, ge=0, lt=1, description="memory of the running mean of the weights, which is released")
     width: int = Field(24, ge=2, multiple_of=2, description="channels of the U-Net")
     sampler: Literal["euler", "heun", "stochastic"] = Field("heun", description="the first two are deterministic")
     sampler_steps: int = Field(10, ge=2, description="noise levels that an image is drawn through")
-    grid: int = Field(2, ge=0, description="images a class of each round that show how the training goes")
+    grid: int = Field(2, ge=0, description="images per class, of each round, that show how the training goes")
 
     @model_validator(mode="after")
     def _a_round_for_the_sums(self) -> Self:
@@ -87,10 +92,12 @@ class Config(generators.GeneratorSettings):
 
 
 def shape_of(cfg: Config, task: Task) -> UNetShape:
+    """The public structure of the network."""
     return UNetShape(task.shape, len(task.classes), cfg.width)
 
 
 def central_of(cfg: Config, task: Task) -> Central:
+    """The questions for central images."""
     return Central(
         kind=cfg.aggregate,
         image=task.shape,
@@ -113,6 +120,7 @@ def count_noise(cfg: Config, task: Task) -> float:
 
 
 def drawer(cfg: Config, task: Task) -> generators.Draw:
+    """How images are drawn from released tensors."""
     shape, sampler = shape_of(cfg, task), Sampler(cfg.sampler, cfg.sampler_steps)
 
     def draw(tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
@@ -124,6 +132,7 @@ def drawer(cfg: Config, task: Task) -> generators.Draw:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The first questions where they have not been asked, then this round's part of the training."""
     task, memory = site.task, dict(site.memory)
     sums: torch.Tensor | None = None
     if "counts" not in memory:  # the first round, or a later one that this site is the first time in
@@ -153,10 +162,12 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that the generator carries: its kind and the declared classes."""
     return {"generator": {"kind": "dpdm" if cfg.easy == "none" else "dp-feta", "classes": list(task.classes)}}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes and weights that training can reach, and central sums as long as records allow."""
     reach = generators.ADAM * (cfg.warm_lr * cfg.warm_steps + cfg.lr * cfg.steps)
     return robust.first_fault(
         lambda: generators.possible(task, items, noise=count_noise(cfg, task), reach=reach),
@@ -248,6 +259,7 @@ def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learn
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Pools the central sums first; after the last round, images and the classifier trained on them."""
     if state.round < cfg.first:
         return {"central": Statistics({SUMS: _pooled_sums(cfg, task, inbox)})}
     noise, draw = count_noise(cfg, task), drawer(cfg, task)
@@ -284,6 +296,7 @@ def _history(cfg: Config, task: Task, state: State, inbox: Inbox, draw: generato
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """The first questions and all DP-SGD steps."""
     return _easy(cfg, task) + task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps)
 
 
@@ -323,11 +336,13 @@ def _sums_shape(cfg: Config, task: Task) -> tuple[int, ...]:
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """Central sums where they are pooled, and the generator or its images."""
     central = {SUMS: ("float32", _sums_shape(cfg, task))} if cfg.easy == "pooled" else {}
     return {"central": central, **generators.release_shapes(cfg, task, _network_shapes(cfg, task))}
 
 
 def advice(cfg: Config, task: Task) -> list[str]:
+    """What the sampling rates mean for this many records, before anything is spent."""
     found = []
     if cfg.batch >= task.records:
         found.append(f"batch {cfg.batch:g} takes in all of the {task.records} declared records: nothing is sampled.")
@@ -342,7 +357,7 @@ def advice(cfg: Config, task: Task) -> list[str]:
 METHOD = Method(
     name="dp-feta",
     summary="central images, then DP-SGD of a diffusion model warmed up on them",
-    paper="Li et al. 2025",
+    paper="Li et al. 2025, arXiv:2504.01395",
     settings=Config,
     leaves={"central": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",

@@ -1,5 +1,8 @@
 """DP-MERF (Harder et al. 2021): one noisy mean embedding of images and labels, and a generator that matches it.
 
+Paper: Harder, Adamczewski, Park, "DP-MERF: Differentially Private Mean Embeddings with Random Features for Practical
+Privacy-Preserving Data Generation", https://arxiv.org/abs/2002.11603.
+
 What leaves a site, once: sums over its records, by class, of random Fourier features of the image, and the class sizes;
 one Gaussian release of sensitivity 1 (share = "embedding"). The server adds the sites' sums and trains one generator on
 them. With share = "generator" or "samples" each site trains its own and sends that instead: post-processing, all of it.
@@ -31,6 +34,8 @@ SUMS = "sums"
 
 
 class Config(generators.GeneratorSettings):
+    """The public features, what leaves, and how the generator is trained."""
+
     rounds: int = Field(1, ge=1, le=1, description="one release")
     share: Literal["embedding", "generator", "samples"] = Field(  # type: ignore[assignment]
         "embedding", description="what leaves: the noisy sums, a generator trained on them, or its images"
@@ -60,10 +65,12 @@ def _bank(dimensions: int, features: int, lengths: tuple[float, ...], seed: int)
 
 
 def bank(cfg: Config, task: Task) -> merf.Fourier:
+    """The public random features, kept for the next call."""
     return _bank(math.prod(task.shape), cfg.features, cfg.lengths, cfg.bank_seed)
 
 
 def recipe(cfg: Config, task: Task) -> merf.ImageRecipe:
+    """The public structure of the generator."""
     return merf.ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
 
 
@@ -92,6 +99,7 @@ def train(
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The noisy embedding, or the generator that was trained on it, or its images."""
     task, released = site.task, embed(cfg, site)
     spec = specs(cfg, task, site.name)["generator"]
     if cfg.share == "embedding":
@@ -106,10 +114,12 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that the generator carries: its kind and the declared classes."""
     return {"generator": {"kind": "dp-merf", "classes": list(task.classes)}}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes of declared records, and sums as long as they allow."""
     if cfg.share != "embedding":
         return generators.possible(task, items, noise=cfg.count_noise, reach=generators.ADAM * cfg.lr * cfg.steps)
     sums, counts = (items["embedding"].tensors[name].double() for name in (SUMS, COUNTS))
@@ -122,6 +132,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """One generator for everybody's embeddings, or images from all sites' generators; and the classifier."""
     draw = recipe(cfg, task).draw
     if cfg.share == "embedding":
         noise = cfg.count_noise * math.sqrt(len(inbox))
@@ -143,10 +154,12 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One Gaussian answer."""
     return task.gaussian(cfg.noise)
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """The embedding, or the generator, or its images; what is not asked for is empty."""
     if cfg.share != "embedding":
         return {"embedding": {}, **generators.release_shapes(cfg, task, recipe(cfg, task).shapes())}
     classes, width = len(task.classes), 2 * max(1, cfg.features // 2)
@@ -160,7 +173,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 METHOD = Method(
     name="dp-merf",
     summary="one noisy random-feature mean of images and labels; a generator matches it",
-    paper="Harder, Adamczewski and Park 2021",
+    paper="Harder et al. 2021, arXiv:2002.11603",
     settings=Config,
     leaves={"embedding": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",

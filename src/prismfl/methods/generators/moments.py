@@ -32,6 +32,7 @@ class Queries:
     doubt: float = 0.0
 
     def batch(self, door: PrivateRecords) -> float:
+        """The expected batch of a question to this door."""
         return self.rate * door.declared
 
 

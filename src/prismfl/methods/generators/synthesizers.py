@@ -42,7 +42,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The public structure of a generator: one network a class, or one for all with the label as a column."""
+    """The public structure of a generator: one network per class, or one for all with the label as a column."""
 
     kind: str
     shape: Shape
@@ -59,6 +59,7 @@ class Recipe:
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """Names of the networks: one per class, or one for all."""
         return ("all",) if self.joint else tuple(str(c) for c in range(self.classes))
 
     @property
@@ -76,6 +77,7 @@ class Recipe:
         return replace(self.shape, columns=grown, image=None)
 
     def layout(self) -> Layout:
+        """The copula's view of the columns."""
         return Layout.of(self.full().columns)
 
     def shapes(self) -> Described:

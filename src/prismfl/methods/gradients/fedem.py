@@ -1,4 +1,7 @@
-"""FedEM (arXiv 2503.06021): each site perturbs its batch before it takes the gradient that it shares.
+"""FedEM (2025): each site perturbs its batch before it takes the gradient that it shares.
+
+Paper: "FedEM: A Privacy-Preserving Framework for Concurrent Utility Preservation in Federated Learning",
+https://arxiv.org/abs/2503.06021.
 
 For every record a perturbation is found by a few steps of *descent* on the loss over the input, kept between two norms;
 the gradient of the perturbed batch leaves, and the server averages gradients every batch (FedSGD).
@@ -65,11 +68,14 @@ class Perturbing(Settings):
 
 
 class Config(GradientSettings, Perturbing):
+    """FedSGD's settings and the perturbation's."""
+
     batch: int = Field(32, ge=1, description="records in a site's batch")
     carry: bool = Field(False, description="keep each record's perturbation on the site for its next batch")
 
 
 def init(cfg: GradientSettings, task: Task, key: Key) -> Items:
+    """A fresh model, and zero moments where the server uses Adam."""
     items = dict(fedavg.init(cfg, task, key))
     if cfg.optimiser == "adam":
         zeros = {k: torch.zeros_like(v) for k, v in items["model"].tensors.items()}
@@ -78,6 +84,7 @@ def init(cfg: GradientSettings, task: Task, key: Key) -> Items:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The gradient of the perturbed batch; perturbations stay on the site."""
     task = site.task
     classifier, _ = network(task, key=key)
     params = state.items["model"].to(task.device)
@@ -120,6 +127,7 @@ def shift_of(z: torch.Tensor, shape: tuple[int, ...], cfg: Perturbing) -> torch.
 
 
 def normals_of(shape: tuple[int, ...], cfg: Perturbing) -> int:
+    """How many normal numbers a record's starting point takes."""
     return 1 if cfg.start == "zero" else math.prod(shape) + (cfg.norm == "l2")
 
 
@@ -169,6 +177,7 @@ def size_of(shift: torch.Tensor, norm: str) -> torch.Tensor:
 
 
 def server(cfg: GradientSettings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """One step of the server's optimiser along the combined gradient."""
     gradient = robust.combine(cfg.aggregate, inbox, "gradient")
     model = state.items["model"].tensors
     if cfg.optimiser == "sgd":
@@ -189,7 +198,7 @@ METHOD = replace(
     fedsgd.METHOD,
     name="fedem",
     summary="FedSGD on inputs perturbed to lower the loss; no guarantee",
-    paper="FedEM, arXiv 2503.06021 (2025)",
+    paper="FedEM 2025, arXiv:2503.06021",
     settings=Config,
     init=init,
     client=client,

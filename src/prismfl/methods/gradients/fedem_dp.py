@@ -1,5 +1,9 @@
 """FedEM with a guarantee: the perturbed gradient of each record goes through the door, clipped, noised and accounted.
 
+Paper: "FedEM: A Privacy-Preserving Framework for Concurrent Utility Preservation in Federated Learning",
+https://arxiv.org/abs/2503.06021; Abadi et al., "Deep Learning with Differential Privacy",
+https://arxiv.org/abs/1607.00133.
+
 What leaves: the noisy sum of clipped per-record gradients, each taken at the record's own perturbed input, divided by
 the expected batch. A record's perturbation depends on that record, the public model and random numbers of the record's
 own, which are secret, so the clip bounds what one record can do and the cost is DP-SGD's, no more and no less: FedEM's
@@ -26,6 +30,8 @@ from prismfl.rng import Key
 
 
 class Config(fedem.GradientSettings, fedem.Perturbing, DPSettings):
+    """FedEM's settings, with a bound on each record's gradient."""
+
     batch: float = Field(32, gt=0, description="expected batch of a round")
     clip: float = Field(1.0, gt=0, description="bound on the norm of a record's gradient")
 
@@ -49,6 +55,7 @@ class PerturbedLoss:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The noisy gradient of the records at their perturbed inputs."""
     task = site.task
     classifier, _ = network(task, key=key)
 
@@ -64,6 +71,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One sampled Gaussian answer per round."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.rounds)
 
 
@@ -78,7 +86,7 @@ METHOD = replace(
     fedem.METHOD,
     name="fedem-dp",
     summary="FedEM's perturbed gradients, clipped and noised",
-    paper="FedEM, arXiv 2503.06021 (2025); Abadi et al. 2016",
+    paper="FedEM 2025, arXiv:2503.06021; Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
     guarantee="site",
     client=client,

@@ -1,5 +1,8 @@
 """FedSGD (McMahan et al. 2017): every round each site sends one gradient of one batch.
 
+Paper: McMahan, Moore, Ramage, Hampson, Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", https://arxiv.org/abs/1602.05629.
+
 What leaves: the exact gradient, which gradient-leakage attacks turn back into records. No guarantee.
 """
 
@@ -20,6 +23,8 @@ from prismfl.rng import Key
 
 
 class Config(Averaging):
+    """One batch per round, and the server's learning rate."""
+
     rounds: int = Field(100, ge=1, description="communication rounds: one batch each")
     batch: int = Field(64, ge=1, description="records in a site's batch")
     lr: float = Field(0.2, gt=0, description="the server's learning rate, falling along a cosine")
@@ -44,6 +49,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """One step along the combined gradient."""
     gradient = robust.combine(cfg.aggregate, inbox, "gradient")
     return {"model": Weights(step(state.items["model"].tensors, gradient, cosine(cfg.lr, state.round, cfg.rounds)))}
 
@@ -61,8 +67,8 @@ def too_long(items: Items, most: float) -> str | None:
 
 METHOD = Method(
     name="fedsgd",
-    summary="average of one exact gradient a site and round",
-    paper="McMahan et al. 2017",
+    summary="average of one exact gradient per site and round",
+    paper="McMahan et al. 2017, arXiv:1602.05629",
     settings=Config,
     leaves={"gradient": Gradient},
     guarantee=None,

@@ -1,5 +1,8 @@
 """FedSGD with noise on the shared gradient: as gradient-leakage papers publish it, and with a real account.
 
+Paper: the baselines of "FedEM: A Privacy-Preserving Framework for Concurrent Utility Preservation in Federated
+Learning", https://arxiv.org/abs/2503.06021; `ldp-fedsgd` is DP-SGD's gradient, https://arxiv.org/abs/1607.00133.
+
 `fedsgd-gauss`, `fedsgd-laplace`, `fedsgd-clip` add noise of a fixed scale to the batch's gradient, or cut its norm.
 What leaves is a disturbed gradient *without a guarantee*: nothing bounds what one record adds to it, so no epsilon
 follows from the scale, whatever it is called where it was published.
@@ -28,26 +31,34 @@ from prismfl.rng import Key
 
 
 class Noisy(fedem.GradientSettings):
+    """FedSGD with noise of a fixed scale."""
+
     batch: int = Field(32, ge=1, description="records in a site's batch")
     scale: float = Field(0.01, ge=0, description="scale of the noise on each number of the gradient")
 
 
 class Clipped(Noisy):
+    """The same, after the batch's gradient is cut to a norm."""
+
     scale: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise after the clip")
     clip: float = Field(1.0, gt=0, description="bound on the norm of the batch's gradient")
 
 
 class Accounted(fedem.GradientSettings, DPSettings):
+    """Records clipped and noise calibrated: the version with a guarantee."""
+
     batch: float = Field(32, gt=0, description="expected batch of a round")
     clip: float = Field(1.0, gt=0, description="bound on the norm of a record's gradient (laplace: its L1 norm)")
     kind: Literal["gaussian", "laplace"] = Field("gaussian", description="distribution of the noise")
 
 
 def gauss_client(cfg: Noisy, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The exact gradient plus Gaussian noise; no guarantee."""
     return {"gradient": Gradient(_gauss(fedsgd.exact_gradient(cfg.batch, state, site, key), cfg.scale, key))}, {}
 
 
 def laplace_client(cfg: Noisy, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The exact gradient plus Laplace noise; no guarantee."""
     gradient, generator = fedsgd.exact_gradient(cfg.batch, state, site, key), key.child("noise").torch()
     noisy = {}
     for k, g in gradient.items():
@@ -58,6 +69,7 @@ def laplace_client(cfg: Noisy, state: State, site: Site, key: Key) -> tuple[Item
 
 
 def clip_client(cfg: Clipped, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The exact gradient cut to a norm, with or without noise; no guarantee."""
     gradient = fedsgd.exact_gradient(cfg.batch, state, site, key)
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradient.values()]))
     factor = (cfg.clip / norm.clamp(min=1e-12)).clamp(max=1.0)
@@ -70,6 +82,7 @@ def _gauss(gradient: Params, scale: float, key: Key) -> Params:
 
 
 def ldp_client(cfg: Accounted, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The noisy sum of clipped gradients of records, as the door makes it."""
     task = site.task
     classifier, _ = network(task, key=key)
     gradient = site.records.noisy_gradient(
@@ -84,17 +97,20 @@ def ldp_client(cfg: Accounted, state: State, site: Site, key: Key) -> tuple[Item
 
 
 def ldp_plan(cfg: Accounted, task: Task) -> Cost:
+    """One sampled answer per round, of the kind of noise that is asked for."""
     make = Cost.gaussian if cfg.kind == "gaussian" else Cost.laplace
     return make(cfg.noise, rate=task.rate(cfg.batch), times=cfg.rounds, unit=task.unit, relation=task.relation)
 
 
 def ldp_possible(cfg: Accounted, task: Task, state: State, site: str, items: Items) -> str | None:
+    """No longer a gradient than clipped ones of all records there are, and their noise."""
     size = robust.size(items["gradient"].tensors)
     most = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise, kind=cfg.kind)
     return fedsgd.too_long(items, most)
 
 
 def clip_possible(cfg: Clipped, task: Task, state: State, site: str, items: Items) -> str | None:
+    """No longer a gradient than the clip, and its noise."""
     size = robust.size(items["gradient"].tensors)
     return fedsgd.too_long(items, 1.001 * cfg.clip + robust.noise_norm(size, cfg.scale))
 
@@ -103,7 +119,7 @@ GAUSS = replace(
     fedsgd.METHOD,
     name="fedsgd-gauss",
     summary="FedSGD, Gaussian noise of a fixed scale; no guarantee",
-    paper="baselines of FedEM, arXiv 2503.06021 (2025)",
+    paper="baselines of FedEM 2025, arXiv:2503.06021",
     settings=Noisy,
     init=fedem.init,
     client=gauss_client,

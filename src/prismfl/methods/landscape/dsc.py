@@ -1,5 +1,7 @@
 """Dataset condensation (Zhao, Mopuri, Bilen 2021): images fitted to exact gradients, class by class, in one place.
 
+Paper: Zhao, Mopuri, Bilen, "Dataset Condensation with Gradient Matching", https://arxiv.org/abs/2006.05929.
+
 What leaves: synthetic images, once, made from the exact records: no guarantee. A ceiling for what a small set of images
 can hold when one party may see everything. Differs from the paper: images begin as noise; no augmentation.
 """
@@ -30,11 +32,14 @@ from prismfl.rng import Key
 
 
 class Config(psg.OneShot):
+    """As `psg`, with exact batches of a class."""
+
     batch: int = Field(256, ge=1, description="records of a class in a gradient")
     updates: int = Field(1, ge=1, description="image updates at each place")
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images fitted to the exact gradients of each class, network by network."""
     task, records = site.task, site.records.exact()
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
@@ -62,7 +67,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 METHOD = Method(
     name="dsc",
     summary="images fitted to exact gradients class by class, all records in one place",
-    paper="Zhao et al. 2021 (DSC)",
+    paper="Zhao et al. 2021 (DSC), arXiv:2006.05929",
     settings=Config,
     leaves={"images": SyntheticSet},
     guarantee=None,

@@ -1,5 +1,8 @@
 """FedDM (Xiong et al. 2023): each site's images match its records class by class in the features of nearby networks.
 
+Paper: Xiong, Wang, Cheng, Yu, Hsieh, "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
+Learning", https://arxiv.org/abs/2207.09653.
+
 What leaves: synthetic images with public labels, every round. `feddm` takes exact class means and has no guarantee;
 `feddm-dp` asks the door for noisy sums by class (features of norm at most 1, and the class's size in the same release)
 and pays for each network it looks through. The server trains the model on everybody's images.
@@ -56,20 +59,24 @@ class Matching(Declared):
     """Settings of both forms."""
 
     rounds: int = Field(10, ge=1, description="communication rounds")
-    networks: int = Field(50, ge=1, description="networks near the server's that images are matched in, a round")
-    updates: int = Field(5, ge=1, description="image updates a network")
+    networks: int = Field(50, ge=1, description="networks near the server's that images are matched in, per round")
+    updates: int = Field(5, ge=1, description="image updates per network")
     rho: float = Field(5.0, ge=0, description="distance of the networks from the server's model")
     image_lr: float = Field(1.0, gt=0, description="learning rate of the images")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of the images")
     lr: float = Field(0.1, gt=0, description="learning rate of the model, falling along a cosine over the rounds")
-    server_steps: int = Field(100, ge=1, description="steps of the server a round")
+    server_steps: int = Field(100, ge=1, description="steps of the server per round")
 
 
 class Config(Matching):
+    """Exact class means of random batches."""
+
     batch: int = Field(256, ge=1, description="records a network looks at, of each class")
 
 
 class PrivateConfig(Matching, DPSettings):
+    """Noisy class means."""
+
     batch: float = Field(256, gt=0, description="expected batch of a query")
     image_lr: float = Field(20.0, gt=0, description="learning rate of the images")
 
@@ -118,6 +125,7 @@ def matched(cfg: Matching, state: State, site: Site, key: Key, *, look: Look, me
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images whose class means are those of random batches of records."""
     task, records = site.task, site.records.exact()
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
@@ -140,6 +148,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def private_client(cfg: PrivateConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images whose class means are those of the door's noisy sums."""
     task = site.task
     classifier, _ = network(task, key=key)
     classes = len(task.classes)
@@ -167,6 +176,7 @@ def _width(classifier: Classifier, params: Params, task: Task) -> int:
 
 
 def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Descent on everybody's images."""
     classifier, _ = network(task, key=Key.seed(0))
     matcher, (x, y) = Matcher(classifier), pool(inbox, task)
     lr = cosine(cfg.lr, state.round, cfg.rounds)
@@ -176,13 +186,14 @@ def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> I
 
 
 def plan(cfg: PrivateConfig, task: Task) -> Cost:
+    """One sampled Gaussian answer per network."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.rounds)
 
 
 METHOD = Method(
     name="feddm",
     summary="images whose features match each class's, at every site",
-    paper="Xiong et al. 2023 (FedDM)",
+    paper="Xiong et al. 2023 (FedDM), arXiv:2207.09653",
     settings=Config,
     leaves={"images": SyntheticSet},
     guarantee=None,

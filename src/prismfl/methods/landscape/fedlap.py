@@ -1,5 +1,8 @@
 """FedLAP (Wang, Kerkouche, Chen, Fritz 2023, Algorithms 1 and 2): images that stand for each site's loss, no guarantee.
 
+Paper: Wang, Kerkouche, Chen, Fritz, "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
+Approximations", https://arxiv.org/abs/2302.01068.
+
 What leaves: synthetic images with their labels and the radius inside which they are good, every round, made from the
 exact records: no differential privacy (`fedlap-dp` has it). Each site measures its radius r_k as the distance from the
 server's model at which training on its images has the least loss on its records; the server stays within the smallest,
@@ -51,7 +54,7 @@ class Landscape(image_exchange.Declared):
     image_lr: float = Field(100.0, gt=0, description="learning rate of the images")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of the images")
     lr: float = Field(0.1, gt=0, description="learning rate of the model, falling along a cosine over the rounds")
-    server_steps: int = Field(500, ge=1, description="steps of the server in a round, at most")
+    server_steps: int = Field(500, ge=1, description="steps of the server per round, at most")
     mse: float = Field(0.0, ge=0, description="weight of the squared error beside the cosine distance")
     augment: tuple[str, ...] = Field((), description=f"siamese augmentation: any of {', '.join(OPERATIONS)}")
 
@@ -249,7 +252,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 METHOD = Method(
     name="fedlap",
     summary="images fitted to exact gradients stand for each site's loss",
-    paper="Wang et al. 2023 (FedLAP-DP)",
+    paper="Wang et al. 2023 (FedLAP-DP), arXiv:2302.01068",
     settings=Config,
     leaves={"images": SyntheticSet, "quality": Statistics},
     guarantee=None,

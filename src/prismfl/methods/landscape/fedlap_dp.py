@@ -1,5 +1,8 @@
 """FedLAP-DP (Wang, Kerkouche, Chen, Fritz 2023): sites share images that stand for their loss landscapes.
 
+Paper: Wang, Kerkouche, Chen, Fritz, "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
+Approximations", https://arxiv.org/abs/2302.01068.
+
 What leaves: a few synthetic images with public labels, every round, fitted to noisy gradients of the records; they
 are post-processing, so they cost what the gradients cost. All planned gradients are charged, however early the trust
 region ends a path. The server trains the model on everybody's images, inside the same constant radius.

@@ -1,6 +1,7 @@
 """Images that stand for a loss landscape: their gradients point where the records' gradients do, near a model.
 
-Gradient matching (Zhao et al. 2021) along training paths inside a trust region, as in FedLAP (Wang et al. 2023).
+Gradient matching (https://arxiv.org/abs/2006.05929) along training paths inside a trust region, as in FedLAP
+(https://arxiv.org/abs/2302.01068).
 Nothing here touches a record: the gradients to match come from a function, be it the door's or exact.
 """
 
@@ -43,10 +44,10 @@ class Criterion:
         return total
 
 
-def audible(module: nn.Module) -> list[str]:
+def detectable(module: nn.Module) -> list[str]:
     """Parameters whose gradient says something.
 
-    A bias right before a norm with one group a channel moves nothing: its gradient is zero up to rounding, and the
+    A bias right before a norm with one group per channel moves nothing: its gradient is zero up to rounding, and the
     direction of rounding errors must not be matched.
     """
     silent, before = set(), ""
@@ -70,7 +71,7 @@ class Matcher:
 
     def __post_init__(self) -> None:
         module = self.classifier.module
-        object.__setattr__(self, "names", audible(module))
+        object.__setattr__(self, "names", detectable(module))
         object.__setattr__(self, "plain", double_backward.plain_convnet(module) if self.by_hand else None)
 
     def image_gradient(

@@ -1,5 +1,8 @@
 """Private set generation (Chen, Kerkouche, Fritz 2022): images fitted to noisy gradients of many fresh networks, once.
 
+Paper: Chen, Kerkouche, Fritz, "Private Set Generation with Discriminative Information",
+https://arxiv.org/abs/2211.04446.
+
 What leaves: synthetic images with public labels, in one release; the model is trained on them alone. `psg` pools all
 records in one place, as published; `psg-sites` lets every site make its own set and the server train on all of them.
 Each network starts afresh and is trained on the images from stop to stop, so they serve any network, not one.
@@ -52,6 +55,7 @@ class OneShot(Declared):
     train_lr: float = Field(0.01, gt=0, description="learning rate of the final training")
 
     def schedule(self) -> Schedule:
+        """One path from each fresh network, one query at each stop."""
         return Schedule(
             stops=self.stops,
             updates=self.updates,
@@ -63,16 +67,20 @@ class OneShot(Declared):
 
 
 class Config(OneShot, DPSettings):
+    """The bound and the batch of each noisy gradient."""
+
     batch: float = Field(256, gt=0, description="expected batch of a query")
     clip: float = Field(0.1, gt=0, description="bound on the norm of a record's gradient")
 
 
 def fresh_networks(cfg: OneShot, task: Task, key: Key) -> Iterator[Params]:
+    """The parameters of one fresh network after the other."""
     for k in range(cfg.networks):
         yield network(task, key=key.child("network", k))[1]
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images fitted to noisy gradients along the training of fresh networks."""
     task = site.task
     classifier, _ = network(task, key=key)
     matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
@@ -100,13 +108,14 @@ def server(cfg: OneShot, task: Task, state: State, inbox: Inbox, key: Key) -> It
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One sampled Gaussian answer at every stop of every network."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.schedule().queries)
 
 
 METHOD = Method(
     name="psg",
     summary="images fitted to noisy gradients of fresh networks, all records in one place",
-    paper="Chen et al. 2022 (PSG)",
+    paper="Chen et al. 2022 (PSG), arXiv:2211.04446",
     settings=Config,
     leaves={"images": SyntheticSet},
     guarantee="site",

@@ -1,5 +1,7 @@
 """prism-client: PRISM with whole clients protected, by noise at a trusted hub.
 
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
 What leaves a site: the exact sums of its records' feature vectors, to the hub only (no guarantee towards the hub). Each
 site's statistic is clipped as a whole; the hub adds noise once, unit = client, and the synthesis runs on the noisy sum.
 With secure aggregation between the sites and the hub, the hub sees the sum alone.

@@ -1,5 +1,7 @@
 """prism-head: the closed-form classifier from what PRISM releases (see `statistics`), without any image.
 
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
 The server pools the sites' statistics and answers with linear discriminant analysis from the released means and
 covariance. That tests the release, and is the floor that the images of `prism` must approach.
 """

@@ -1,5 +1,7 @@
 """prism-local: PRISM as its abstract has it, with the synthesis on each site and a peer-to-peer exchange of images.
 
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
 What leaves a site, once: a synthetic set for all declared classes. Behind it, all at the site: optionally a local
 model trained with DP-SGD (`share` of the budget; 0 leaves it out), the noisy feature statistics, and public images
 optimised to match them, labelled softly by the site's own head (and DP-SGD model). Every site then trains a model for

@@ -1,6 +1,8 @@
 """PRISM: public images are optimised to match differentially private feature statistics (one shot).
 
-Paper: PRISM-FL (abstract). What leaves a site is in `statistics`. Everything after it is post-processing at the server:
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
+What leaves a site is in `statistics`. Everything after it is post-processing at the server:
 a closed-form head, public images moved until their features meet the released means, soft labels by the head, and a
 fresh network trained on them. Differs from the abstract: the features come from public images instead of a DP-SGD model
 (`prism-local` has the DP-SGD share), and statistics travel, pooled before the synthesis (`prism-local` sends the images

@@ -234,7 +234,7 @@ def advice(cfg: ReleaseSettings, task: Task) -> list[str]:
         return []
     return [
         f"expected noise-to-signal of a class at one site is {ratio:.1f}: one site's statistics will be poor; "
-        "use a larger epsilon, fewer networks or a smaller rank, or more records per site."
+        "use a larger epsilon, fewer networks or a smaller rank, or more records a site."
     ]
 
 
