@@ -15,7 +15,7 @@ from prismfl.methods.averaging import (
 )
 from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, threedgl
 from prismfl.methods.gradients import fedem, fedem_dp, fedsgd, noisy_sgd
-from prismfl.methods.landscape import dsc, feddm, fedlap, fedlap_dp, psg
+from prismfl.methods.landscape import dsc, feddm, feddm_dp, fedlap, fedlap_dp, psg
 from prismfl.methods.prism import client, head, local, prism
 
 METHODS: dict[str, Method] = {
@@ -50,5 +50,5 @@ METHODS: dict[str, Method] = {
     "psg": psg.METHOD,
     "psg-sites": psg.SITES,
     "feddm": feddm.METHOD,
-    "feddm-dp": feddm.PRIVATE,
+    "feddm-dp": feddm_dp.METHOD,
 }

@@ -3,32 +3,27 @@
 Paper: Xiong, Wang, Cheng, Yu, Hsieh, "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
 Learning", https://arxiv.org/abs/2207.09653.
 
-What leaves: synthetic images with public labels, every round. `feddm` takes exact class means and has no guarantee;
-`feddm-dp` asks the door for noisy sums by class (features of norm at most 1, and the class's size in the same release)
-and pays for each network it looks through. The server trains the model on everybody's images.
+What leaves: synthetic images with public labels, every round, made from exact class means: no guarantee (`feddm-dp`
+has it). The server trains the model on everybody's images.
 
 Differs from the paper: the network's answers before the last layer are matched, the last layer's are not; networks
-are the server's model plus Gaussian noise of norm `rho`; images begin as noise and are carried over; in the private
-form the paper adds noise to gradients of the images, here the means are noised and the images are post-processing.
+are the server's model plus Gaussian noise of norm `rho`; images begin as noise and are carried over.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import torch
 from pydantic import Field
 from torch import nn
-from torch.nn import functional as F
 
-from prismfl.core.method import DPSettings, Inbox, Items, Method, Site, State
+from prismfl.core.method import Inbox, Items, Method, Site, State
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.kernels.clipped_gradients import tame
 from prismfl.kernels.loss import Params
 from prismfl.methods.averaging import fedavg
 from prismfl.methods.landscape.image_exchange import (
@@ -47,10 +42,8 @@ from prismfl.methods.landscape.image_exchange import (
 from prismfl.methods.landscape.matching import Matcher, walk
 from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine
-from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
-COUNT_SHARE = 0.1  # of a row's squared norm: the class's size, released with the sum
 Means = Callable[[Params], torch.Tensor]
 Look = Callable[[Params, torch.Tensor], torch.Tensor]
 
@@ -74,13 +67,6 @@ class Config(Matching):
     batch: int = Field(256, ge=1, description="records a network looks at, of each class")
 
 
-class PrivateConfig(Matching, DPSettings):
-    """Noisy class means."""
-
-    batch: float = Field(256, gt=0, description="expected batch of a query")
-    image_lr: float = Field(20.0, gt=0, description="learning rate of the images")
-
-
 def features(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.Tensor:
     """What goes into the network's last layer."""
     children = list(classifier.module.named_children())
@@ -90,11 +76,6 @@ def features(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.T
     own = {k: v for k, v in params.items() if not k.startswith(f"{children[-1][0]}.")}
     out: torch.Tensor = torch.func.functional_call(body, own, (x,))
     return out.flatten(1)
-
-
-def bounded(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.Tensor:
-    """The same, scaled to norm 1: what one record may add to a sum."""
-    return F.normalize(features(classifier, params, x), dim=1)
 
 
 def near(start: Params, rho: float, key: Key) -> Params:
@@ -147,30 +128,6 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return made, made
 
 
-def private_client(cfg: PrivateConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    """Images whose class means are those of the door's noisy sums."""
-    task = site.task
-    classifier, _ = network(task, key=key)
-    classes = len(task.classes)
-
-    def means(params: Params) -> torch.Tensor:
-        @torch.no_grad()
-        def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            # Of weights that are nobody's training, each record by itself: see `clipped_gradient_sum`.
-            one_by_one = [bounded(classifier, params, one) for one in torch.split(x, len(x) if tame(params) else 1)]
-            seen = torch.cat(one_by_one)
-            sized = torch.full_like(seen[:, :1], math.sqrt(COUNT_SHARE))
-            row = torch.cat([math.sqrt(1 - COUNT_SHARE) * seen, sized], 1)
-            return (F.one_hot(y, classes).to(row)[:, :, None] * row[:, None]).flatten(1)
-
-        sums = site.records.noisy_sum(rows, bound=1.0, sigma=cfg.noise, batch=cfg.batch).reshape(classes, -1)
-        count = (sums[:, -1] / math.sqrt(COUNT_SHARE)).clamp_min(max(1.0, 2 * cfg.noise / math.sqrt(COUNT_SHARE)))
-        return (sums[:, :-1] / math.sqrt(1 - COUNT_SHARE) / count[:, None]).to(task.device)
-
-    made = matched(cfg, state, site, key, look=partial(bounded, classifier), means=means)
-    return made, made
-
-
 def _width(classifier: Classifier, params: Params, task: Task) -> int:
     return features(classifier, params, torch.zeros(1, *task.shape, device=task.device)).shape[1]
 
@@ -183,11 +140,6 @@ def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> I
     start = state.items["model"].to(task.device)
     done = walk(lambda p: matcher.gradient(p, x, y), start, lr=lr, radius=math.inf, steps=cfg.server_steps)
     return after(done, x, y, last=state.round + 1 == cfg.rounds)
-
-
-def plan(cfg: PrivateConfig, task: Task) -> Cost:
-    """One sampled Gaussian answer per network."""
-    return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.rounds)
 
 
 METHOD = Method(
@@ -206,13 +158,4 @@ METHOD = Method(
     kinds=("image",),
     advice=advice,
     tiny={"rounds": 2, "images": 2, "networks": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "server_steps": 3},
-)
-PRIVATE = replace(
-    METHOD,
-    name="feddm-dp",
-    summary="FedDM with noisy class means",
-    settings=PrivateConfig,
-    guarantee="site",
-    client=private_client,
-    plan=plan,
 )

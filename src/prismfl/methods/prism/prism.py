@@ -11,18 +11,19 @@ themselves).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch.nn import functional as F
 
-from prismfl.core.method import Inbox, Items, Method, State
+from prismfl.core.method import Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
-from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Encoder
+from prismfl.methods.prism.head import METHOD as PRISM_HEAD
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
 from prismfl.nets.distil import balanced_weights, train_fresh
@@ -168,23 +169,12 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     return from_statistics(cfg, task, *read_releases(cfg, task, inbox), key)
 
 
-METHOD = Method(
+METHOD = replace(
+    PRISM_HEAD,
     name="prism",
     summary="public images matched to noisy feature statistics; a fresh model trained on them",
-    paper="PRISM-FL (abstract)",
     settings=Config,
-    leaves={"statistics": Statistics},
-    guarantee="site",
-    init=statistics.init,
-    client=statistics.client,
     server=server,
-    plan=statistics.plan,
-    round_cost=statistics.round_cost,
-    shapes=statistics.shapes,
-    possible=statistics.possible,
-    needs_public=True,
-    kinds=("image",),
-    advice=statistics.advice,
-    summed=statistics.summed,
-    tiny={**statistics.TINY, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
+    predict=None,
+    tiny={**PRISM_HEAD.tiny, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
 )
