@@ -17,9 +17,12 @@ import torch
 from torch.nn import functional as F
 
 from prismfl.kernels.loss import Loss, Params
-from prismfl.nets.unet import UNet, UNetShape, build_unet
+from prismfl.nets.augment import affine
+from prismfl.nets.training import cosine
+from prismfl.nets.unet import PATCH, UNet, UNetShape, build_unet
 from prismfl.rng import Key
 
+SKETCH = "sketch.weight"
 SIGMA_DATA = 0.5
 LEVEL_MEAN, LEVEL_SPREAD = -0.8, 1.2  # of the log of the noise levels in training
 LOWEST, HIGHEST, RHO = 0.03, 12.0, 7.0  # of the noise levels in sampling
@@ -149,6 +152,33 @@ def plain_step(module: UNet, learner: Learner, *, x: torch.Tensor, labels: torch
     loss = misfit(module, leaves, x=2.0 * x - 1.0, labels=labels, sigma=sigma[:, 0], noise=noise[:, 0])
     gradient = torch.autograd.grad(loss, list(leaves.values()))
     return learner.step(dict(zip(leaves, gradient)), lr, keep=keep)
+
+
+def sketched(learner: Learner, x: torch.Tensor, y: torch.Tensor) -> Learner:
+    """A start where each class's sketch is the mean of its pictures; classes without one keep what they had."""
+    folded, old = F.pixel_unshuffle(2.0 * x - 1.0, PATCH).flatten(1), learner.params[SKETCH]
+    own = [folded[y == c].mean(0) if bool((y == c).any()) else kept for c, kept in enumerate(old.T)]
+    return Learner.start({**learner.params, SKETCH: torch.stack(own, 1)})
+
+
+def warm_up(
+    module: UNet, learner: Learner, *, x: torch.Tensor, y: torch.Tensor, steps: int, batch: int, lr: float, key: Key
+) -> Learner:
+    """Some steps on a few pictures, each a little moved; what it ends with is the start of a new training."""
+    classes = learner.params[SKETCH].shape[1]
+    labels, generator = F.one_hot(y, classes).float().to(x.device), key.torch()
+    for i in range(steps):
+        rows = torch.randint(len(x), (batch,), generator=generator)
+        learner = plain_step(
+            module,
+            learner,
+            x=affine(x[rows], generator, flip=x.shape[1] == 3),
+            labels=labels[rows],
+            lr=cosine(lr, i, steps),
+            keep=0.99,
+            generator=generator,
+        )
+    return Learner.start(learner.mean)
 
 
 @dataclass(frozen=True)

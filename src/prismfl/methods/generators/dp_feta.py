@@ -24,7 +24,6 @@ from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch.nn import functional as F
 
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Payload, Statistics, Synthesizer, SyntheticSet, Weights
@@ -35,15 +34,13 @@ from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import diffusion
-from prismfl.nets.augment import affine
 from prismfl.nets.diffusion import Learner, Sampler
 from prismfl.nets.training import cosine
-from prismfl.nets.unet import PATCH, UNet, UNetShape, build_unet
+from prismfl.nets.unet import UNet, UNetShape, build_unet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 SUMS = "sums"
-SKETCH = "sketch.weight"
 
 
 class Config(generators.GeneratorSettings):
@@ -203,34 +200,20 @@ def _central_item(cfg: Config, task: Task, sums: torch.Tensor | None) -> Statist
 
 
 def _warm(cfg: Config, task: Task, images: tuple[torch.Tensor, torch.Tensor] | None, key: Key) -> Learner:
-    """A network that draws the central images, each a little moved; fresh where there are none."""
-    shape = shape_of(cfg, task)
-    module, learner = diffusion.fresh(shape, key.child("network"))
+    """A network that draws the central images; fresh where there are none."""
+    module, learner = diffusion.fresh(shape_of(cfg, task), key.child("network"))
     if images is None or not len(images[0]):
         return learner
-    x, y = images[0].to(task.device), images[1]
-    learner = Learner.start({**learner.params, SKETCH: _sketches(learner.params[SKETCH], *images)})
-    learner = learner.to(task.device)
-    labels, generator = F.one_hot(y, shape.classes).float().to(task.device), key.child("steps").torch()
-    for i in range(cfg.warm_steps):
-        rows = torch.randint(len(x), (cfg.warm_batch,), generator=generator)
-        learner = diffusion.plain_step(
-            module,
-            learner,
-            x=affine(x[rows], generator, flip=task.shape[0] == 3),
-            labels=labels[rows],
-            lr=cosine(cfg.warm_lr, i, cfg.warm_steps),
-            keep=0.99,
-            generator=generator,
-        )
-    return Learner.start(learner.mean)
-
-
-def _sketches(sketch: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Each class begins with its mean central image as its sketch; classes without one keep what they had."""
-    folded = F.pixel_unshuffle(2.0 * x - 1.0, PATCH).flatten(1)
-    own = [folded[y == c].mean(0) if bool((y == c).any()) else old for c, old in enumerate(sketch.T)]
-    return torch.stack(own, 1)
+    return diffusion.warm_up(
+        module,
+        diffusion.sketched(learner, *images).to(task.device),
+        x=images[0].to(task.device),
+        y=images[1],
+        steps=cfg.warm_steps,
+        batch=cfg.warm_batch,
+        lr=cfg.warm_lr,
+        key=key.child("steps"),
+    )
 
 
 def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learner, str | None]:
@@ -298,15 +281,6 @@ def _history(cfg: Config, task: Task, state: State, inbox: Inbox, draw: generato
 def plan(cfg: Config, task: Task) -> Cost:
     """The first questions and all DP-SGD steps."""
     return _easy(cfg, task) + task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps)
-
-
-def spent(cfg: Config, task: Task, rounds: int) -> Cost:
-    """What the first `rounds` rounds cost."""
-    if not rounds:
-        return Cost.zero(task.unit, task.relation)
-    done = cfg.part(rounds - 1).stop
-    easy = _easy(cfg, task)
-    return easy + task.gaussian(cfg.noise, batch=cfg.batch, times=done) if done else easy
 
 
 def round_cost(cfg: Config, task: Task, round: int, first: bool) -> Cost:
