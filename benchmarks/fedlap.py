@@ -46,7 +46,9 @@ def setting(
 
 
 def schedule(queries: int) -> Schedule:
-    return Schedule(1, 1, queries, UPDATES, 0, 1.5, 1.0, 0.5, 0.1)
+    return Schedule(
+        stops=1, batches=queries, updates=UPDATES, model_steps=0, radius=1.5, image_lr=1.0, momentum=0.5, lr=0.1
+    )
 
 
 def ours(shape: tuple[int, ...], queries: int, kind: torch.dtype = torch.float32) -> Side:

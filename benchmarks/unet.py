@@ -29,11 +29,11 @@ from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.nets import diffusion
 from prismfl.nets.diffusion import SIGMA_DATA, Learner, Sampler
 from prismfl.nets.training import step
-from prismfl.nets.unet import Shape
+from prismfl.nets.unet import UNetShape
 from prismfl.rng import Key
 
 BATCH, CLASSES, CLIP, SIGMA, LR = 128, 10, 0.05, 1.0, 1e-3
-SHAPE = Shape((1, 28, 28), CLASSES, 16)
+SHAPE = UNetShape((1, 28, 28), CLASSES, 16)
 SIDES = ("sgd", "prismfl", "opacus-hooks")
 
 

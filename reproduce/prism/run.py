@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from prismfl import runtime
-from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import statistics
+from prismfl.methods.prism.encoder import Encoder
 from prismfl.runs import planning, simulate
 from prismfl.runs.config import read
 
@@ -56,20 +57,20 @@ def rows() -> list[dict[str, Any]]:
 
 
 class KeptFeatures:
-    """`prism_head.record_rows` that remembers the rows of each record it has seen."""
+    """`statistics.record_rows` that remembers the rows of each record it has seen."""
 
     def __init__(self) -> None:
         self.known: dict[int, torch.Tensor] = {}
-        self.encoder: prism_head.Encoder | None = None
-        self.compute = prism_head.record_rows
+        self.encoder: Encoder | None = None
+        self.compute = statistics.record_rows
 
-    def __call__(self, enc: prism_head.Encoder, plan: prism_head.Layout, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, enc: Encoder, layout: statistics.RowLayout, x: torch.Tensor) -> torch.Tensor:
         if enc is not self.encoder:
             self.known, self.encoder = {}, enc
         keys = [hash(image.numpy().tobytes()) for image in x]
         new = [i for i, key in enumerate(keys) if key not in self.known]
         if new:
-            for i, row in zip(new, self.compute(enc, plan, x[new])):
+            for i, row in zip(new, self.compute(enc, layout, x[new])):
                 self.known[keys[i]] = row.clone()
         return torch.stack([self.known[key] for key in keys])
 
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=None, help="keep the run directories here")
     args = parser.parse_args()
     runtime.tune()
-    prism_head.record_rows = KeptFeatures()  # type: ignore[assignment]
+    statistics.record_rows = KeptFeatures()  # type: ignore[assignment]
     done = json.loads(args.out.read_text()) if args.out.exists() else []
     for cell in rows():
         words = [cell["data"], cell["method"], cell["split"], f"eps{cell['epsilon']:g}", f"sites{cell['sites']}"]

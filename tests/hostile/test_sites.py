@@ -21,7 +21,7 @@ from prismfl.methods import METHODS, robust
 from prismfl.methods.generators import dp_feta
 from prismfl.methods.generators import images as generators
 from prismfl.methods.landscape import image_exchange
-from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import statistics
 from prismfl.runs.directory import RunDirectory
 from prismfl.transport import in_process as local
 from prismfl.transport.faults import faults
@@ -264,7 +264,7 @@ def test_numbers_that_cannot_be_honest_are_refused(what: str, tmp_path: Path) ->
 def test_more_records_than_declared_weigh_no_more_than_twice(tmp_path: Path) -> None:
     """Below what is refused a site can still exaggerate; then its weight is cut, and its class is not its own."""
     job = five("prism-head", records=200, sigma=0.3)
-    form = prism_head.layout(job.settings, prism_head.public_rank(job.settings, job.task))  # type: ignore[arg-type]
+    form = statistics.row_layout(job.settings, job.task)  # type: ignore[arg-type]
     state, inbox = initial_state(job), {}
     bad = hostile(job, rolled(4.0))
     for host in make_world(bad, tmp_path).hosts:

@@ -58,7 +58,7 @@ def vae(image: bool) -> Network:
 
 
 def u_net() -> Network:
-    made = unet.build_unet(unet.Shape((1, 8, 8), CLASSES, width=8), Key.seed(0))
+    made = unet.build_unet(unet.UNetShape((1, 8, 8), CLASSES, width=8), Key.seed(0))
     params = {k: p + 0.05 * torch.randn(p.shape, generator=Key.seed(1).torch()) for k, p in of(made).items()}
     return Network(
         diffusion.record_misfit(made, CLASSES),
@@ -84,7 +84,7 @@ def viewed() -> Network:
     """Behind a Siamese view, as FedLAP-DP asks."""
     made, params = build("convnet:64", (1, 16, 16), CLASSES, key=Key.seed(0))
     view = siamese.draw(("rotate",), Key.seed(3).torch())
-    loss = Loss(siamese.Seen(view, made.module), cross_entropy_of_one)
+    loss = Loss(siamese.BehindView(view, made.module), cross_entropy_of_one)
     return Network(loss, {f"net.{k}": p for k, p in params.items()}, (1, 16, 16))
 
 

@@ -66,7 +66,7 @@ def test_a_generator_meets_the_means_it_is_given() -> None:
     features = merf.Fourier.draw(64, features=400, lengths=(0.3,), key=Key.seed(0))
     rows = features(records.x)
     means = torch.stack([rows[records.y == c].mean(0) for c in range(3)])
-    network = merf.Recipe((1, 8, 8), 3, 4, 8).build(Key.seed(1))
+    network = merf.ImageRecipe((1, 8, 8), 3, 4, 8).build(Key.seed(1))
 
     def gap() -> float:
         y = torch.arange(3).repeat_interleave(200)
@@ -75,7 +75,7 @@ def test_a_generator_meets_the_means_it_is_given() -> None:
         return float((made.reshape(3, 200, -1).mean(1) - means).square().sum())
 
     before = gap()
-    how = merf.Matching(150, 20, 200, 5e-3)
+    how = merf.MatchingSteps(150, 20, 200, 5e-3)
     merf.match(network, features, means, present=torch.ones(3, dtype=torch.bool), how=how, key=Key.seed(2))
     assert gap() < 0.1 * before
 
@@ -101,7 +101,7 @@ def test_the_discriminator_learns_from_records_through_the_fast_path() -> None:
 
 def test_made_images_weigh_no_more_than_private_ones() -> None:
     judge = gan.build_discriminator((1, 8, 8), 3, width=2, key=Key.seed(0))
-    network = merf.Recipe((1, 8, 8), 3, 4, 2).build(Key.seed(1))
+    network = merf.ImageRecipe((1, 8, 8), 3, 4, 2).build(Key.seed(1))
     players = gan.Players(network, torch.optim.Adam(network.parameters()), judge, Key.seed(2).torch(), 8)
     learner = Learner.start({k: p.detach() for k, p in judge.named_parameters()})
     gradient = players.fake_gradient(learner, clip=1e-3)

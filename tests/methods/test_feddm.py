@@ -16,7 +16,7 @@ from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.methods.averaging import fedavg
-from prismfl.methods.landscape import dsc, feddm, psg
+from prismfl.methods.landscape import dsc, feddm, feddm_dp, psg
 from prismfl.nets.classifier import build
 from prismfl.rng import Key
 from prismfl.runs.planning import configure
@@ -41,7 +41,7 @@ def score(state: State) -> float:
 def test_bounded_features_have_norm_one() -> None:
     for name in ("mlp:8", "convnet:4"):
         classifier, params = build(name, (1, 8, 8), 3, key=KEY)
-        norms = feddm.bounded(classifier, params, torch.rand(5, 1, 8, 8)).norm(dim=1)
+        norms = feddm_dp.bounded(classifier, params, torch.rand(5, 1, 8, 8)).norm(dim=1)
         torch.testing.assert_close(norms, torch.ones(5))
 
 
@@ -65,10 +65,10 @@ def test_without_noise_the_private_means_are_the_exact_ones(monkeypatch: pytest.
         return {}
 
     monkeypatch.setattr(feddm, "matched", catch)
-    feddm.private_client(feddm.PrivateConfig(sigma=0.0, batch=24), state, Site("site-0", door(records), {}, TASK), KEY)
+    feddm_dp.client(feddm_dp.Config(sigma=0.0, batch=24), state, Site("site-0", door(records), {}, TASK), KEY)
     params = state.items["model"].to("cpu")
     for c in range(3):
-        exact = feddm.bounded(classifier, params, records.x[records.y == c]).mean(0)
+        exact = feddm_dp.bounded(classifier, params, records.x[records.y == c]).mean(0)
         torch.testing.assert_close(seen[0][c], exact, rtol=1e-4, atol=1e-5)
 
 
@@ -83,9 +83,9 @@ def test_a_row_of_the_private_form_stays_within_its_bound(monkeypatch: pytest.Mo
         return ask(rows, **kwargs)
 
     monkeypatch.setattr(opened, "noisy_sum", look)
-    cfg = feddm.PrivateConfig(sigma=1.0, rounds=1, networks=1, updates=1, images=1, batch=8)
+    cfg = feddm_dp.Config(sigma=1.0, rounds=1, networks=1, updates=1, images=1, batch=8)
     state = State(0, dict(fedavg.init(cfg, TASK, KEY)))
-    feddm.private_client(cfg, state, Site("site-0", opened, {}, TASK), KEY)
+    feddm_dp.client(cfg, state, Site("site-0", opened, {}, TASK), KEY)
     torch.testing.assert_close(found[0], torch.ones(7), rtol=1e-5, atol=1e-5)
 
 

@@ -93,7 +93,7 @@ def test_perturbations_are_memory_and_never_on_the_wire():
     cfg = fedem.Config(rounds=2, batch=8, carry=True)
     sent, kept = send("fedem", cfg, door())
     assert set(sent) == {"gradient"}
-    assert sent["gradient"].shapes() == fedem.shapes(cfg, TASK)["gradient"]
+    assert sent["gradient"].shapes() == fedem.METHOD.shapes(cfg, TASK)["gradient"]
     delta = kept["perturbation"].tensors["delta"]
     used = delta.flatten(1).abs().sum(1) > 0
     assert int(used.sum()) == 8

@@ -18,7 +18,7 @@ from prismfl.core.task import Task
 from prismfl.errors import BoundaryError, UserError
 from prismfl.methods import METHODS
 from prismfl.methods.landscape import fedlap, fedlap_dp, image_exchange
-from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, audible, walk
+from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, detectable, walk
 from prismfl.nets import siamese
 from prismfl.nets.classifier import Params, build
 from prismfl.privacy import account
@@ -125,7 +125,7 @@ def test_other_networks_go_by_autograd(name: str) -> None:
 
 def test_biases_before_a_norm_are_not_matched() -> None:
     classifier, params = build("convnet:4", (1, 8, 8), 3, key=KEY)
-    assert set(params) - set(audible(classifier.module)) == {"0.bias", "4.bias", "8.bias"}
+    assert set(params) - set(detectable(classifier.module)) == {"0.bias", "4.bias", "8.bias"}
 
 
 def test_distance_by_hand() -> None:
@@ -143,7 +143,7 @@ def test_images_come_to_point_where_the_records_do() -> None:
     matcher, records = Matcher(classifier), some_records(24, seed=3)
     target = classifier.gradient(params, records.x, records.y)
     x, y = torch.randn(6, 1, 8, 8, generator=KEY.torch()), torch.arange(6) % 3
-    schedule = Schedule(1, 1, 1, 100, 0, 1.0, 3.0, 0.5, 0.1)
+    schedule = Schedule(stops=1, updates=100, model_steps=0, radius=1.0, image_lr=3.0, momentum=0.5, lr=0.1)
 
     def distance(images: torch.Tensor) -> float:
         return float(matcher.criterion.distance(classifier.gradient(params, images, y), target, matcher.names))
@@ -270,7 +270,7 @@ def test_records_and_images_are_seen_through_the_same_view() -> None:
     cfg = fedlap_dp.Config(**{**SMALL, "sigma": 0.0, "clip": math.inf, "batch": 24})
     found = fedlap_dp.noisy_target(cfg, classifier, Site("site-0", door(records), {}, TASK), params, view)
     exact = classifier.gradient(params, view(records.x), records.y)
-    for k in audible(classifier.module):
+    for k in detectable(classifier.module):
         torch.testing.assert_close(found[k], exact[k], rtol=1e-3, atol=1e-5)
 
 
@@ -318,7 +318,7 @@ def test_radius_strategies(strategy: str, steps: int) -> None:
     """The server goes as far as the strategy allows, and the state says how far that was."""
     task = replace(TASK, model="logreg")
     cfg = fedlap.Config(rounds=3, images=1, lr=0.01, strategy=strategy, server_steps=500)
-    state = State(0, dict(fedlap.init(cfg, task, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, task, KEY)))
     images = SyntheticSet.of(torch.rand(3, 1, 8, 8, generator=KEY.torch()), torch.arange(3))
     one = {"images": images, "quality": Statistics({"radius": torch.tensor([1e-9])})}
     length = float(fedlap.server(cfg.model_copy(update={"strategy": "min"}), task, state, {"a": one}, KEY)["taken"].tensors["radius"])  # fmt: skip  # noqa: E501
@@ -333,7 +333,7 @@ def test_radius_strategies(strategy: str, steps: int) -> None:
 def test_fedlap_calibrated_gives_gradients_the_records_norms() -> None:
     cfg = fedlap.Config(rounds=1, images=2, batches=2, stops=1, batch=8, criterion="calibrated", image_lr=0.1)
     task = replace(TASK, model="mlp:4")
-    state = State(0, dict(fedlap.init(cfg, task, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, task, KEY)))
     sent, _ = fedlap.client(cfg, state, Site("site-0", door(), {}, task), KEY)
     assert {k: p.shapes() for k, p in sent.items()} == fedlap.shapes(cfg, task)
     classifier, _ = build("mlp:4", (1, 8, 8), 3, key=KEY)
@@ -404,7 +404,7 @@ def test_images_that_blow_up_are_not_sent(method: str, tmp_path: Path) -> None:
 
 def test_fedlap_refuses_a_site_without_records_of_its_classes() -> None:
     cfg = fedlap.Config(rounds=1, images=1, public_classes=((0,), (1,)))
-    state = State(0, dict(fedlap.init(cfg, TASK, KEY)))
+    state = State(0, dict(image_exchange.init(cfg, TASK, KEY)))
     opened = door(some_records(24, seed=0, classes=(1,)))
     with pytest.raises(UserError, match=r"site-0 has no record of its declared classes \[0\]; nothing was sent"):
         fedlap.client(cfg, state, Site("site-0", opened, {}, TASK), KEY)

@@ -12,9 +12,10 @@ from prismfl.core.door import PrivateRecords
 from prismfl.core.method import Site
 from prismfl.core.records import Records
 from prismfl.core.task import Task
-from prismfl.methods.prism import head as prism_head
 from prismfl.methods.prism import local as prism_local
-from prismfl.methods.prism import prism
+from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.encoder import encoder
+from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.matching import match_images, moment_gap
 from prismfl.privacy import account
 from prismfl.rng import Key
@@ -34,15 +35,15 @@ def door_to(records: Records, seed: int = 0) -> PrivateRecords:
 
 def test_a_record_vector_has_norm_at_most_one() -> None:
     """So the door never has to clip, and the shares of the sensitivity are what the settings say."""
-    enc = prism_head.encoder(CFG, TASK)
-    plan = prism_head.layout(CFG, enc.rank)
+    enc = encoder(CFG, TASK)
+    layout = statistics.row_layout(CFG, TASK)
     x = torch.cat([torch.rand(20, 1, 8, 8), torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8) * 50])
-    rows = prism_head.record_rows(enc, plan, x)
-    scale = plan.moment / plan.means**2
-    norms = (rows.square().sum(1) + (scale * rows[:, : plan.second].square().sum(1)).square()).sqrt()
+    rows = statistics.record_rows(enc, layout, x)
+    scale = layout.moment / layout.means**2
+    norms = (rows.square().sum(1) + (scale * rows[:, : layout.second].square().sum(1)).square()).sqrt()
     assert float(norms.max()) <= 1.0 + 1e-5
-    assert rows.shape[1] == plan.width
-    assert plan.means**2 + plan.moment**2 + plan.nets**2 + plan.count**2 == pytest.approx(1.0)
+    assert rows.shape[1] == layout.width
+    assert layout.means**2 + layout.moment**2 + layout.nets**2 + layout.count**2 == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -51,7 +52,7 @@ def test_record_play(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 257  # one more than a batch
     pair, seen = neighbours(case, some_records(n, seed=1)), watch_noise(monkeypatch)
     for records in pair:
-        prism_head.release_statistics(CFG, Site("s", door_to(records), {}, TASK))
+        statistics.release_statistics(CFG, Site("s", door_to(records), {}, TASK))
     (one, bound, sigma), (other, bound2, sigma2) = seen
     assert (one.shape, bound, sigma) == (other.shape, bound2, sigma2)
     gap = float((one - other).norm())
@@ -62,40 +63,40 @@ def test_the_head_recovers_means_and_covariance_without_noise() -> None:
     """With next to no noise the pooled statistics are those of the records."""
     cfg = CFG.model_copy(update={"sigma": 1e-9})
     records = [some_records(300, seed=s) for s in (1, 2)]
-    enc = prism_head.encoder(cfg, TASK)
-    plan = prism_head.layout(cfg, enc.rank)
-    released = [prism_head.release_statistics(cfg, Site("s", door_to(r), {}, TASK)).tensors for r in records]
-    pooled = prism_head.pool(cfg, plan, released, enc, usual=1000)
+    enc = encoder(cfg, TASK)
+    layout = statistics.row_layout(cfg, TASK)
+    released = [statistics.release_statistics(cfg, Site("s", door_to(r), {}, TASK)).tensors for r in records]
+    pooled = pool(cfg, layout, released, enc, usual=1000)
     x, y = (torch.cat([getattr(r, k) for r in records]) for k in "xy")
     z = enc.coordinates(x)
     means = torch.stack([z[y == c].mean(0) for c in range(3)])
     torch.testing.assert_close(pooled.counts, torch.tensor([200.0, 200.0, 200.0]), rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(pooled.means, means, rtol=1e-3, atol=1e-4)
-    lead = (z - means[y])[:, : plan.second]
+    lead = (z - means[y])[:, : layout.second]
     torch.testing.assert_close(pooled.within[:8, :8], lead.T @ lead / 600, rtol=1e-3, atol=1e-4)
-    head = prism_head.lda_head(cfg, pooled)
-    assert float((prism_head.head_scores(enc, head, x).argmax(1) == y).float().mean()) > 0.9
+    head = lda_head(cfg, pooled)
+    assert float((head_scores(enc, head, x).argmax(1) == y).float().mean()) > 0.9
 
 
 def test_a_site_without_a_class_does_not_drown_it() -> None:
     """Pure-noise blocks of sites that lack a class are left out by their noisy count, not by a look at the data."""
     cfg = CFG.model_copy(update={"sigma": 3.0})
-    enc = prism_head.encoder(cfg, TASK)
-    plan = prism_head.layout(cfg, enc.rank)
+    enc = encoder(cfg, TASK)
+    layout = statistics.row_layout(cfg, TASK)
     with_class = some_records(3000, seed=1)
     without = Records(with_class.x[:2000], with_class.y[:2000] % 2)
     released = [
-        prism_head.release_statistics(cfg, Site("s", door_to(r, i), {}, TASK)).tensors
+        statistics.release_statistics(cfg, Site("s", door_to(r, i), {}, TASK)).tensors
         for i, r in enumerate((with_class, without))
     ]
-    pooled = prism_head.pool(cfg, plan, released, enc, usual=1000)
-    alone = prism_head.pool(cfg, plan, released[:1], enc, usual=1000)
+    pooled = pool(cfg, layout, released, enc, usual=1000)
+    alone = pool(cfg, layout, released[:1], enc, usual=1000)
     torch.testing.assert_close(pooled.means[2], alone.means[2])
     assert not torch.allclose(pooled.means[0], alone.means[0])
 
 
 def test_matching_moves_images_to_the_targets_and_the_knob_keeps_them_home() -> None:
-    enc = prism_head.encoder(CFG, TASK)
+    enc = encoder(CFG, TASK)
     assert TASK.public is not None
     seeds, labels = TASK.public[:12], torch.arange(3).repeat_interleave(4)
     private = some_records(60, seed=5)
@@ -136,9 +137,9 @@ def test_the_images_carry_no_record_when_the_noise_is_ordinary(tmp_path: Path) -
 
 def test_a_server_sees_the_same_shapes_from_one_and_three_channels() -> None:
     colour = replace(TASK, shape=(3, 16, 16), public=torch.rand(60, 3, 16, 16))
-    enc = prism_head.encoder(CFG, colour)
-    form = prism_head.layout(CFG, enc.rank)
-    assert prism_head.shapes(CFG, colour)["statistics"]["sums"] == ("float32", (3, form.width))
+    enc = encoder(CFG, colour)
+    rows = statistics.record_rows(enc, statistics.row_layout(CFG, colour), colour.public[:2])  # type: ignore[index]
+    assert statistics.shapes(CFG, colour)["statistics"]["sums"] == ("float32", (3, rows.shape[1]))
 
 
 def adaptive(enough: float) -> dict[str, object]:
@@ -164,7 +165,7 @@ def test_joined_exchanges_are_as_clear_as_one_release_of_the_whole_budget() -> N
     memory: dict[str, object] = {}
     for r in range(3):
         site = Site("s", door_to(empty, seed=r), memory, TASK)  # type: ignore[arg-type]
-        leaves, _ = prism_head.next_statistics(cfg, r, site)
+        leaves, _ = statistics.next_statistics(cfg, r, site)
         memory = {"statistics": leaves}
     noise = leaves.tensors["sums"]
     assert float(leaves.tensors["spent"]) == pytest.approx(1.0)
@@ -172,8 +173,8 @@ def test_joined_exchanges_are_as_clear_as_one_release_of_the_whole_budget() -> N
 
 
 def test_a_budget_too_small_for_use_is_said_before_it_is_spent() -> None:
-    assert prism_head.advice(CFG.model_copy(update={"sigma": 50.0}), TASK)
-    assert prism_head.advice(CFG.model_copy(update={"sigma": 1.0}), replace(TASK, records=100_000)) == []
+    assert statistics.advice(CFG.model_copy(update={"sigma": 50.0}), TASK)
+    assert statistics.advice(CFG.model_copy(update={"sigma": 1.0}), replace(TASK, records=100_000)) == []
 
 
 def test_the_moment_gap_is_zero_for_whitened_classes_and_sees_a_shift_and_a_stretch() -> None:
@@ -192,15 +193,18 @@ def test_public_crops_and_mixtures_are_labelled_by_the_head_and_get_their_share_
     cfg = CFG.model_copy(
         update={"copies": 2, "public_copies": 1, "public_share": 0.6, "blends": 3, "blend_share": 0.25, "centre": False}
     )
-    enc = prism_head.encoder(cfg, TASK)
+    enc = encoder(cfg, TASK)
     generator = torch.Generator().manual_seed(0)
-    head = {"weight": torch.randn(enc.rank, 3, generator=generator), "bias": torch.zeros(3)}
+    head = {
+        "weight": torch.randn(statistics.row_layout(cfg, TASK).rank, 3, generator=generator),
+        "bias": torch.zeros(3),
+    }
     x, y = torch.rand(6, 1, 8, 8, generator=generator), torch.arange(6) % 3
     pictures, labels, weights = prism.training_set(cfg, TASK, enc, head, x=x, y=y, key=Key.seed(0))
     own, shown = 12, 92  # two copies of each image, then the 80 public ones, then three mixtures for each of these
     assert len(pictures) == len(labels) == len(weights) == 4 * shown
     torch.testing.assert_close(labels[:own], torch.nn.functional.one_hot(y.repeat(2), 3).float())
-    opinion = torch.softmax(prism_head.head_scores(enc, head, pictures[own:]), 1)
+    opinion = torch.softmax(head_scores(enc, head, pictures[own:]), 1)
     torch.testing.assert_close(labels[own:], opinion, rtol=1e-4, atol=1e-5)
     parts = torch.stack([w.sum() for w in (weights[:own], weights[own:shown], weights[shown:])])
     torch.testing.assert_close(parts, torch.tensor([0.75 * 0.4, 0.75 * 0.6, 0.25]))

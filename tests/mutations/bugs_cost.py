@@ -13,7 +13,7 @@ from prismfl.core import once as one_release
 from prismfl.core import rounds
 from prismfl.core.job import Job
 from prismfl.methods.averaging import dp_fedavg_client
-from prismfl.methods.prism import head as prism_head
+from prismfl.methods.prism import statistics
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs import planning, result
 from prismfl.site.office import Office
@@ -157,7 +157,7 @@ BUGS = [
     ),
     Bug(
         "stopping early lowers the charge",
-        prism_head,
+        statistics,
         "round_cost",
         "parts_of_budget(cfg)[round]",
         "parts_of_budget(cfg)[0]",

@@ -10,8 +10,8 @@ from prismfl.core import rounds
 from prismfl.methods import robust
 from prismfl.methods.generators import images as generators
 from prismfl.methods.landscape import image_exchange
-from prismfl.methods.prism import head as prism_head
 from prismfl.methods.prism import local as prism_local
+from prismfl.methods.prism import statistics
 from prismfl.transport.conductor import Conductor
 from prismfl.transport.inbox import Inbox
 from tests.hostile import test_sites as sites
@@ -116,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "what was spent is believed",
-        prism_head,
+        statistics,
         "_can_have_spent",
         "return 1 <= count <= most and",
         "return True or",

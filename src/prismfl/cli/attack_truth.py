@@ -18,7 +18,7 @@ from prismfl.core.payloads import decode
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset
 from prismfl.errors import UserError
-from prismfl.methods.gradients.fedem import batch_rows
+from prismfl.methods.gradients.fedsgd import batch_rows
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import LEDGER_FILE
 from prismfl.rng import RecordDraws

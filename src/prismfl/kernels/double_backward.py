@@ -14,7 +14,7 @@ autograd's way in `landscape`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +22,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from prismfl.kernels import fast_conv, first_block, plane_norm
+from prismfl.privacy.mechanisms import Params
 
-Params = Mapping[str, torch.Tensor]
 Found = dict[str, torch.Tensor]
 Seen = torch.Tensor | fast_conv.Tiles  # what a convolution looks at
 

@@ -13,7 +13,8 @@ from typing import Protocol
 
 import torch
 
-Params = Mapping[str, torch.Tensor]
+from prismfl.privacy.mechanisms import Params as Params
+
 # Numbers of a gradient, and records, that float32 adds up before double precision takes over.
 STRETCH, FEW_RECORDS = 256, 16
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from prismfl.errors import BoundaryError, UserError
-from prismfl.privacy import mechanisms
+from prismfl.privacy.mechanisms import Params as Params
 
 CROSS_RECORD_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LazyBatchNorm2d")
 
@@ -24,7 +24,7 @@ def refuse_cross_record_layers(module: torch.nn.Module) -> None:
             )
 
 
-def refuse_other_shapes(module: torch.nn.Module, params: mechanisms.Params) -> None:
+def refuse_other_shapes(module: torch.nn.Module, params: Params) -> None:
     """Weights are the network's own, to the shape and type: broadcast, one record would count in many places."""
     own = {name: (p.shape, p.dtype) for name, p in module.named_parameters()}
     wrong = [name for name, p in params.items() if own.get(name, (p.shape, p.dtype)) != (p.shape, p.dtype)]
@@ -39,8 +39,6 @@ class Loss:
     module: torch.nn.Module
     criterion: Callable[..., torch.Tensor]
 
-    def __call__(
-        self, params: mechanisms.Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
-    ) -> torch.Tensor:
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
         output = torch.func.functional_call(self.module, dict(params), (x.unsqueeze(0),))
         return self.criterion(output, y, *extra)

@@ -1,4 +1,4 @@
-"""Every method, by name. To add one: a file here, its test, and its line in this dict."""
+"""Every method, by name. To add one: `methods/<family>/x.py`, `tests/methods/test_x.py`, and its line in this dict."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ from prismfl.methods.averaging import (
 )
 from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, threedgl
 from prismfl.methods.gradients import fedem, fedem_dp, fedsgd, noisy_sgd
-from prismfl.methods.landscape import dsc, feddm, fedlap, fedlap_dp, psg
-from prismfl.methods.prism import client as prism_client
-from prismfl.methods.prism import head as prism_head
-from prismfl.methods.prism import local as prism_local
-from prismfl.methods.prism import prism
+from prismfl.methods.landscape import dsc, feddm, feddm_dp, fedlap, fedlap_dp, psg
+from prismfl.methods.prism import client, head, local, prism
 
 METHODS: dict[str, Method] = {
-    m.METHOD.name: m.METHOD
-    for m in (
-        prism,
-        prism_local,
-        prism_client,
-        prism_head,
-        fedsgd,
-        fedem,
-        fedem_dp,
-        fedavg,
-        fedprox,
-        scaffold,
-        dp_fedavg,
-        dp_fedprox,
-        dp_fedavg_client,
-        dp_central,
-        fedlap,
-        fedlap_dp,
-        local_only,
-        threedgl,
-        ddp_vae,
-        dp_feta,
-        dpdm,
-        dp_merf,
-        dp_gan,
-    )
+    "prism": prism.METHOD,
+    "prism-local": local.METHOD,
+    "prism-client": client.METHOD,
+    "prism-head": head.METHOD,
+    "fedsgd": fedsgd.METHOD,
+    "fedem": fedem.METHOD,
+    "fedem-dp": fedem_dp.METHOD,
+    "fedavg": fedavg.METHOD,
+    "fedprox": fedprox.METHOD,
+    "scaffold": scaffold.METHOD,
+    "dp-fedavg": dp_fedavg.METHOD,
+    "dp-fedprox": dp_fedprox.METHOD,
+    "dp-fedavg-client": dp_fedavg_client.METHOD,
+    "dp-central": dp_central.METHOD,
+    "fedlap": fedlap.METHOD,
+    "fedlap-dp": fedlap_dp.METHOD,
+    "local-only": local_only.METHOD,
+    "3dgl": threedgl.METHOD,
+    "ddp-vae": ddp_vae.METHOD,
+    "dp-feta": dp_feta.METHOD,
+    "dpdm": dpdm.METHOD,
+    "dp-merf": dp_merf.METHOD,
+    "dp-gan": dp_gan.METHOD,
+    "fedsgd-gauss": noisy_sgd.GAUSS,
+    "fedsgd-laplace": noisy_sgd.LAPLACE,
+    "fedsgd-clip": noisy_sgd.CLIP,
+    "ldp-fedsgd": noisy_sgd.LDP,
+    "dsc": dsc.METHOD,
+    "psg": psg.METHOD,
+    "psg-sites": psg.SITES,
+    "feddm": feddm.METHOD,
+    "feddm-dp": feddm_dp.METHOD,
 }
-METHODS |= {m.name: m for m in (*noisy_sgd.METHODS, dsc.METHOD, *psg.METHODS, *feddm.METHODS)}

@@ -14,7 +14,7 @@ import torch
 
 from prismfl.core.method import Inbox
 from prismfl.core.task import Task
-from prismfl.nets.classifier import Params
+from prismfl.kernels.loss import Params
 from prismfl.nets.training import average
 
 Aggregate = Literal["mean", "clipped-mean", "median", "trimmed-mean"]
@@ -25,10 +25,9 @@ CLEAR = 4.0  # standard deviations of noise that a weight is never cut for
 TAIL = 1e-12
 LOG_TAIL = math.log(1.0 / TAIL)
 SURE = math.sqrt(2.0 * LOG_TAIL)  # standard deviations that one normal draw stays within, but for TAIL
-Tensors = Mapping[str, torch.Tensor]
 
 
-def combine(rule: Aggregate, inbox: Inbox, item: str, *, base: Tensors | None = None) -> Params:
+def combine(rule: Aggregate, inbox: Inbox, item: str, *, base: Params | None = None) -> Params:
     """The sites' tensors as one. Updates are measured from `base`, gradients (no base) from zero.
 
     `clipped-mean` shortens updates that are over twice as long as the median one; where there are none, it is the mean
@@ -64,7 +63,12 @@ def centre(rule: Aggregate, rows: torch.Tensor) -> torch.Tensor:
     return rows.sort(0).values[cut : count - cut].mean(0)
 
 
-def length(tensors: Tensors, base: Tensors | None = None) -> float:
+def size(tensors: Params) -> int:
+    """How many numbers there are in all."""
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def length(tensors: Params, base: Params | None = None) -> float:
     """The norm of all numbers together, in double precision: 3e38 has a square there."""
     total = 0.0
     for name, tensor in tensors.items():
@@ -73,7 +77,7 @@ def length(tensors: Tensors, base: Tensors | None = None) -> float:
     return math.sqrt(total)
 
 
-def _shortened(tensors: Tensors, base: Tensors | None, factor: float) -> Tensors:
+def _shortened(tensors: Params, base: Params | None, factor: float) -> Params:
     if factor == 1.0:
         return tensors
     if base is None:
@@ -85,7 +89,7 @@ def _shortened(tensors: Tensors, base: Tensors | None, factor: float) -> Tensors
 
 
 def site_weights(counts: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
-    """A factor a site on all its sums: none counts for more than twice the declared records.
+    """A factor per site on all its sums: none counts for more than twice the declared records.
 
     `counts` are noisy class sizes (sites x classes) with standard deviation `noise`. A site whose sizes come to less
     than nothing by more than noise does not count.
@@ -97,7 +101,7 @@ def site_weights(counts: torch.Tensor, *, records: float, noise: float) -> torch
 
 
 def class_weights(held: torch.Tensor, *, records: float, noise: float) -> torch.Tensor:
-    """A factor a site and class, so that in a class that others hold too no site outweighs all of them together.
+    """A factor per site and class, so that in a class that others hold too no site outweighs all of them together.
 
     Up to twice an ordinary class (declared records over classes) and noise is never cut, nor is the only holder.
     """
@@ -157,7 +161,7 @@ def count_fault(counts: torch.Tensor, task: Task, noise: float) -> str | None:
     return None
 
 
-def beyond(tensors: Tensors, most: float) -> str | None:
+def beyond(tensors: Params, most: float) -> str | None:
     """Why these weights of a network cannot come out of its training, if so."""
     for name, tensor in tensors.items():
         if tensor.numel() and float(tensor.double().abs().max()) > most:
@@ -166,4 +170,5 @@ def beyond(tensors: Tensors, most: float) -> str | None:
 
 
 def first_fault(*checks: Callable[[], str | None]) -> str | None:
+    """The first of the checks that finds a fault says why."""
     return next((why for check in checks if (why := check()) is not None), None)

@@ -13,7 +13,7 @@ def affine(x: torch.Tensor, generator: torch.Generator, *, flip: bool = False) -
 
 
 def warp(x: torch.Tensor, u: torch.Tensor, *, flip: bool = False) -> torch.Tensor:
-    """`affine` by given numbers in [-1, 1], six an image: turn, scale, shift across and down, shear, mirror."""
+    """`affine` by given numbers in [-1, 1], six per image: turn, scale, shift across and down, shear, mirror."""
     angle, scale, shear = 0.26 * u[:, 0], 1 + 0.15 * u[:, 1], 0.15 * u[:, 4]
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
     mirror = torch.where(u[:, 5] > 0, -1.0, 1.0) if flip else torch.ones_like(cos)

@@ -7,18 +7,16 @@ the product of the marginals, and training only has to learn what they miss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.nets.columns import Columns
 from prismfl.rng import Key
 
-Params = dict[str, torch.Tensor]
 MAX_LOG_SPREAD = 1.0
 CHUNK = 20_000
 
@@ -35,7 +33,7 @@ class Shape:
 
 
 class Decoder(nn.Module):
-    """Latent codes to the parameters of each column; the only part that ever leaves a site."""
+    """Latent codes to the parameters of each column."""
 
     loc: torch.Tensor
     scale: torch.Tensor
@@ -89,6 +87,7 @@ class BetaVAE(nn.Module):
         self.register_buffer("stretch", torch.ones(shape.columns.width))
 
     def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """The negative evidence bound of each record, for latent `noise`."""
         flat = x.flatten(1)
         code = self.encoder((flat - self.centre) * self.stretch)
         mean, log_variance = code[:, : self.shape.latent], code[:, self.shape.latent :].clamp(-8.0, 4.0)
@@ -130,9 +129,7 @@ class RecordBound(Loss):
 
     labels: int = 0
 
-    def __call__(
-        self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
-    ) -> torch.Tensor:
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
         record = x.flatten()
         if self.labels:
             record = torch.cat([record, (torch.arange(self.labels, device=y.device) == y).to(record.dtype)])
@@ -152,7 +149,7 @@ def build_vae(shape: Shape, *, beta: float, key: Key) -> BetaVAE:
     return vae
 
 
-def build_decoder(shape: Shape, tensors: Mapping[str, torch.Tensor]) -> Decoder:
+def build_decoder(shape: Shape, tensors: Params) -> Decoder:
     """A decoder with the tensors that came out of a site."""
     with torch.random.fork_rng(devices=[]):
         decoder = Decoder(shape)
@@ -160,7 +157,7 @@ def build_decoder(shape: Shape, tensors: Mapping[str, torch.Tensor]) -> Decoder:
     return decoder
 
 
-def draw(shape: Shape, tensors: Mapping[str, torch.Tensor], count: int, generator: torch.Generator) -> torch.Tensor:
+def draw(shape: Shape, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
     """`count` records from a decoder's tensors, in chunks so that memory stays bounded."""
     decoder = build_decoder(shape, tensors)
     parts = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -11,13 +12,12 @@ from torch.nn import functional as F
 
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Loss, refuse_cross_record_layers
+from prismfl.kernels.loss import Params as Params
 from prismfl.rng import Key
-
-Params = dict[str, torch.Tensor]
 
 
 def convnet(shape: tuple[int, ...], classes: int, width: int = 128) -> nn.Module:
-    """Three blocks of conv 3x3, GroupNorm with one group a channel, ReLU, average pooling; then a linear layer.
+    """Three blocks of conv 3x3, GroupNorm with one group per channel, ReLU, average pooling; then a linear layer.
 
     28-pixel images are padded to 32 by the first convolution, as in FedLAP.
     """
@@ -54,10 +54,12 @@ def lenet(shape: tuple[int, ...], classes: int, width: int = 16) -> nn.Module:
 
 
 def mlp(shape: tuple[int, ...], classes: int, width: int = 64) -> nn.Module:
+    """One hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_features(shape), width), nn.ReLU(), nn.Linear(width, classes))
 
 
 def logreg(shape: tuple[int, ...], classes: int, width: int = 0) -> nn.Module:
+    """Logistic regression: one linear layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_features(shape), classes))
 
 
@@ -118,18 +120,22 @@ class Classifier:
 
     module: nn.Module
 
-    def logits(self, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def logits(self, params: Params, x: torch.Tensor) -> torch.Tensor:
+        """One row of logits per record."""
         out: torch.Tensor = torch.func.functional_call(self.module, dict(params), (x,))
         return out
 
     @property
     def record_loss(self) -> Loss:
+        """The cross entropy of one record, as per-record gradients need it."""
         return Loss(self.module, cross_entropy_of_one)
 
-    def loss(self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy; `y` holds class numbers or rows of soft labels."""
         return F.cross_entropy(self.logits(params, x), y)
 
     def gradient(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> Params:
+        """The gradient of the mean loss by the parameters."""
         leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
         grads = torch.autograd.grad(self.loss(leaves, x, y), list(leaves.values()))
         return dict(zip(leaves, grads))
@@ -163,6 +169,24 @@ def build(
     refuse_cross_record_layers(module)
     params = {k: v.detach().clone().to(device) for k, v in module.named_parameters()}
     return Classifier(module.to(device)), params
+
+
+class Shaped(Protocol):
+    """The public facts of a task that its network depends on."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def device(self) -> str: ...
+
+
+def network(task: Shaped, *, key: Key, device: str | None = None) -> tuple[Classifier, Params]:
+    """The task's classifier with fresh parameters drawn from `key`, on the task's device unless another is named."""
+    return build(task.model, task.shape, len(task.classes), key=key, device=device or task.device)
 
 
 def batches(count: int, size: int, generator: torch.Generator) -> Iterator[torch.Tensor]:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from prismfl.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -52,8 +48,8 @@ class Columns:
         return len(self.blocks) + len(self.binary) + 0.35 * len(self.numeric) + 0.12 * len(self.pixels)
 
     def harden(self, x: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-        """Real features to valid records: numbers clipped, one place a block (sampled from its weights, if a generator
-        is given, else the largest), binaries -1 or +1, pixels in [0, 1]."""
+        """Real features to valid records: numbers clipped, one place per block (sampled from its weights, if a
+        generator is given, else the largest), binaries -1 or +1, pixels in [0, 1]."""
         out = torch.zeros_like(x)
         for part, low in ((self.numeric, -1.0), (self.pixels, 0.0)):
             out[:, part] = x[:, part].clamp(low, 1.0)

@@ -1,4 +1,7 @@
-"""A diffusion model in the manner of EDM (Karras et al. 2022): preconditioning, the loss of a record, samplers, Adam.
+"""A diffusion model in the manner of EDM: preconditioning, the loss of a record, samplers, Adam.
+
+Karras, Aittala, Aila, Laine, "Elucidating the Design Space of Diffusion-Based Generative Models",
+https://arxiv.org/abs/2206.00364.
 
 Pictures run from -1 to 1 inside. The loss of a record is the mean over several noise draws, so that they are averaged
 *inside* its gradient, before the clip.
@@ -7,18 +10,19 @@ Pictures run from -1 to 1 inside. The loss of a record is the mean over several 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch.nn import functional as F
 
-from prismfl.kernels.loss import Loss
-from prismfl.nets.unet import Shape, UNet, build_unet
+from prismfl.kernels.loss import Loss, Params
+from prismfl.nets.augment import affine
+from prismfl.nets.training import cosine
+from prismfl.nets.unet import PATCH, UNet, UNetShape, build_unet
 from prismfl.rng import Key
 
-Params = dict[str, torch.Tensor]
+SKETCH = "sketch.weight"
 SIGMA_DATA = 0.5
 LEVEL_MEAN, LEVEL_SPREAD = -0.8, 1.2  # of the log of the noise levels in training
 LOWEST, HIGHEST, RHO = 0.03, 12.0, 7.0  # of the noise levels in sampling
@@ -27,7 +31,7 @@ BATCH = 250
 
 
 def denoise(
-    module: UNet, params: Mapping[str, torch.Tensor], x: torch.Tensor, sigma: torch.Tensor, labels: torch.Tensor
+    module: UNet, params: Params, x: torch.Tensor, sigma: torch.Tensor, labels: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The network's output with the factors (skip, out) that make a clean picture of it."""
     wide = sigma[:, None, None, None]
@@ -37,7 +41,7 @@ def denoise(
 
 
 def misfit(
-    module: UNet, params: Mapping[str, torch.Tensor], *, x: torch.Tensor, labels: torch.Tensor, sigma: torch.Tensor,
+    module: UNet, params: Params, *, x: torch.Tensor, labels: torch.Tensor, sigma: torch.Tensor,
     noise: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """The weighted squared error, in the form in which the network's target has unit variance at every noise level."""
@@ -64,9 +68,7 @@ class RecordMisfit(Loss):
 
     classes: int = 1
 
-    def __call__(
-        self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor
-    ) -> torch.Tensor:
+    def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
         sigma, noise = noise_draws(extra[0], tuple(x.shape))
         label = (torch.arange(self.classes, device=y.device) == y).to(x)
         assert isinstance(self.module, UNet)
@@ -81,6 +83,7 @@ class RecordMisfit(Loss):
 
 
 def record_misfit(module: UNet, classes: int) -> RecordMisfit:
+    """The loss of one record under a network."""
     return RecordMisfit(module, _unused, classes)
 
 
@@ -95,11 +98,12 @@ class Learner:
     steps: int = 0
 
     @classmethod
-    def start(cls, params: Mapping[str, torch.Tensor]) -> Learner:
+    def start(cls, params: Params) -> Learner:
+        """A training that has not begun."""
         zero = {k: torch.zeros_like(p) for k, p in params.items()}
         return cls(dict(params), dict(params), zero, zero)
 
-    def step(self, gradient: Mapping[str, torch.Tensor], lr: float, *, keep: float) -> Learner:
+    def step(self, gradient: Params, lr: float, *, keep: float) -> Learner:
         """One step of Adam on a gradient from wherever it comes; `keep` is the running mean's memory."""
         n = self.steps + 1
         first = {k: 0.9 * m + 0.1 * gradient[k] for k, m in self.first.items()}
@@ -111,6 +115,7 @@ class Learner:
         return Learner(params, mean, first, second, n)
 
     def to(self, device: str) -> Learner:
+        """The same on another device."""
         params, mean, first, second = (
             {k: v.to(device) for k, v in part.items()} for part in (self.params, self.mean, self.first, self.second)
         )
@@ -118,6 +123,7 @@ class Learner:
 
     @property
     def finite(self) -> bool:
+        """Whether every parameter is a finite number."""
         return all(bool(torch.isfinite(p).all()) for p in self.params.values())
 
     def tensors(self) -> Params:
@@ -127,7 +133,9 @@ class Learner:
         return {**named, "steps": torch.tensor(self.steps)}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, torch.Tensor]) -> Learner:
+    def of(cls, tensors: Params) -> Learner:
+        """The inverse of `tensors`."""
+
         def part(name: str) -> Params:
             return {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
@@ -146,6 +154,33 @@ def plain_step(module: UNet, learner: Learner, *, x: torch.Tensor, labels: torch
     return learner.step(dict(zip(leaves, gradient)), lr, keep=keep)
 
 
+def sketched(learner: Learner, x: torch.Tensor, y: torch.Tensor) -> Learner:
+    """A start where each class's sketch is the mean of its pictures; classes without one keep what they had."""
+    folded, old = F.pixel_unshuffle(2.0 * x - 1.0, PATCH).flatten(1), learner.params[SKETCH]
+    own = [folded[y == c].mean(0) if bool((y == c).any()) else kept for c, kept in enumerate(old.T)]
+    return Learner.start({**learner.params, SKETCH: torch.stack(own, 1)})
+
+
+def warm_up(
+    module: UNet, learner: Learner, *, x: torch.Tensor, y: torch.Tensor, steps: int, batch: int, lr: float, key: Key
+) -> Learner:
+    """Some steps on a few pictures, each a little moved; what it ends with is the start of a new training."""
+    classes = learner.params[SKETCH].shape[1]
+    labels, generator = F.one_hot(y, classes).float().to(x.device), key.torch()
+    for i in range(steps):
+        rows = torch.randint(len(x), (batch,), generator=generator)
+        learner = plain_step(
+            module,
+            learner,
+            x=affine(x[rows], generator, flip=x.shape[1] == 3),
+            labels=labels[rows],
+            lr=cosine(lr, i, steps),
+            keep=0.99,
+            generator=generator,
+        )
+    return Learner.start(learner.mean)
+
+
 @dataclass(frozen=True)
 class Sampler:
     """How pictures are drawn: `euler` and `heun` are deterministic given the start, `stochastic` is Heun with churn."""
@@ -154,12 +189,13 @@ class Sampler:
     steps: int = 12
 
     def ladder(self) -> torch.Tensor:
+        """The noise levels from the highest down to zero."""
         t = torch.linspace(0, 1, self.steps)
         high, low = HIGHEST ** (1 / RHO), LOWEST ** (1 / RHO)
         return torch.cat([(high + t * (low - high)) ** RHO, torch.zeros(1)])
 
     def __call__(
-        self, module: UNet, params: Mapping[str, torch.Tensor], labels: torch.Tensor, *, shape: Shape, key: Key
+        self, module: UNet, params: Params, labels: torch.Tensor, *, shape: UNetShape, key: Key
     ) -> torch.Tensor:
         """A picture in [0, 1] for each label, in batches so that memory stays bounded."""
         generator = key.torch()
@@ -168,7 +204,7 @@ class Sampler:
         return torch.cat(parts) if parts else torch.zeros(0, *shape.image)
 
     def _batch(
-        self, module: UNet, params: Mapping[str, torch.Tensor], y: torch.Tensor, shape: Shape, g: torch.Generator
+        self, module: UNet, params: Params, y: torch.Tensor, shape: UNetShape, g: torch.Generator
     ) -> torch.Tensor:
         device, ladder = next(iter(params.values())).device, self.ladder()
         labels = F.one_hot(y, shape.classes).float().to(device)
@@ -191,7 +227,8 @@ class Sampler:
         return ((x + 1.0) / 2.0).clamp(0.0, 1.0).cpu()
 
 
-def fresh(shape: Shape, key: Key) -> tuple[UNet, Learner]:
+def fresh(shape: UNetShape, key: Key) -> tuple[UNet, Learner]:
+    """A fresh network and its training, not begun."""
     module = build_unet(shape, key)
     return module, Learner.start({k: p.detach().clone() for k, p in module.named_parameters()})
 

@@ -7,8 +7,9 @@ import math
 import torch
 from torch.nn import functional as F
 
+from prismfl.kernels.loss import Params
 from prismfl.nets.augment import shift_and_flip
-from prismfl.nets.classifier import Classifier, Params
+from prismfl.nets.classifier import Classifier, Shaped, network
 from prismfl.rng import Key
 
 EMA = 0.995
@@ -56,3 +57,30 @@ def distil(
             for k, mean in average.items():
                 mean.lerp_(leaves[k], 1.0 - keep)
     return average
+
+
+def train_fresh(
+    task: Shaped,
+    *,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    weights: torch.Tensor,
+    steps: int,
+    batch: int,
+    lr: float,
+    key: Key,
+) -> Params:
+    """A new network of the task's kind that has seen nothing but these images."""
+    classifier, params = network(task, key=key.child("fresh"))
+    return distil(
+        classifier,
+        params,
+        x=x,
+        y=y,
+        weights=weights,
+        steps=steps,
+        batch=batch,
+        lr=lr,
+        colour=task.shape[0] == 3,
+        key=key.child("train"),
+    )

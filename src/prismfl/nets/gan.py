@@ -1,7 +1,7 @@
-"""A small conditional GAN whose discriminator sees private images through clipped, noised gradients only.
+"""A small conditional GAN, written so that its discriminator can be trained with gradients from elsewhere.
 
-The discriminator is a plain sequence with one score a class, so that the gradients of single records are cheap; the
-generator sees the discriminator alone, which is post-processing.
+The discriminator is a plain sequence with one score per class, so that the gradients of single records are cheap; the
+generator sees the discriminator alone, never a record.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.nets.diffusion import Learner
 from prismfl.nets.merf import ImageGenerator
 from prismfl.rng import Key
 
-Params = dict[str, torch.Tensor]
-
 
 def build_discriminator(shape: tuple[int, ...], classes: int, *, width: int, key: Key) -> nn.Sequential:
+    """Two strided convolutions and a linear layer with one score per class."""
     side = shape[1] // 4
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key.integer())
@@ -35,17 +34,19 @@ def build_discriminator(shape: tuple[int, ...], classes: int, *, width: int, key
 
 
 def doubt_of_real(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The discriminator's loss on one private record: it should score high in its class."""
+    """The discriminator's loss on one record: it should score high in its class."""
     chosen = torch.arange(output.shape[1], device=output.device) == y
     return F.softplus(-(output[0] * chosen).sum())
 
 
 def real_loss(discriminator: nn.Module) -> Loss:
+    """The loss of one record under the discriminator."""
     return Loss(discriminator, doubt_of_real)
 
 
 def scores(discriminator: nn.Module, params: Params, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    out: torch.Tensor = torch.func.functional_call(discriminator, params, (x,))
+    """The discriminator's score of each image in its own class."""
+    out: torch.Tensor = torch.func.functional_call(discriminator, dict(params), (x,))
     return out.gather(1, y[:, None])[:, 0]
 
 
@@ -60,12 +61,13 @@ class Players:
     batch: int
 
     def made(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch of made images with labels drawn at random."""
         device = next(self.network.parameters()).device
         y = torch.randint(self.network.classes, (self.batch,), generator=self.noise).to(device)
         return self.network(torch.randn(self.batch, self.network.latent, generator=self.noise).to(device), y), y
 
     def fake_gradient(self, learner: Learner, *, clip: float) -> Params:
-        """The discriminator's gradient on made images, no longer than the bound that private ones keep to."""
+        """The discriminator's gradient on made images, no longer than the bound that those on records keep to."""
         with torch.no_grad():
             x, y = self.made()
         leaves = {k: p.detach().requires_grad_() for k, p in learner.params.items()}

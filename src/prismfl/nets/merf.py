@@ -6,12 +6,12 @@ The features of a record have norm 1 whatever the record, so sums of them have s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from prismfl.kernels.loss import Params
 from prismfl.nets.training import cosine
 from prismfl.rng import Key
 
@@ -26,6 +26,7 @@ class Fourier:
 
     @classmethod
     def draw(cls, dimensions: int, *, features: int, lengths: tuple[float, ...], key: Key) -> Fourier:
+        """Public projections from a key, with kernel widths in turn."""
         pairs = max(1, features // 2)
         normal = torch.randn(pairs, dimensions, generator=key.torch())
         width = torch.tensor([lengths[i % len(lengths)] for i in range(pairs)]) * math.sqrt(dimensions)
@@ -33,6 +34,7 @@ class Fourier:
 
     @property
     def pairs(self) -> int:
+        """How many projections there are, each with a cosine and a sine."""
         return len(self.projections)
 
     def __call__(self, x: torch.Tensor, pick: torch.Tensor | None = None) -> torch.Tensor:
@@ -64,13 +66,14 @@ class ImageGenerator(nn.Module):
         )
 
     def forward(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """An image per row of latent numbers `z` and label."""
         label = (y[:, None] == torch.arange(self.classes, device=y.device)).to(z)
         out: torch.Tensor = self.net(torch.cat([z, label], 1))
         return out
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageRecipe:
     """The public structure of a generator."""
 
     shape: tuple[int, ...]
@@ -79,14 +82,16 @@ class Recipe:
     width: int
 
     def build(self, key: Key) -> ImageGenerator:
+        """A fresh network drawn from `key`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.integer())
             return ImageGenerator(self.shape, self.classes, latent=self.latent, width=self.width)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the network's tensors."""
         return {name: tuple(t.shape) for name, t in self.build(Key.seed(0)).state_dict().items()}
 
-    def draw(self, tensors: Mapping[str, torch.Tensor], labels: torch.Tensor, key: Key) -> torch.Tensor:
+    def draw(self, tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
         """Images of the given classes from a network that was sent; its structure is ours, not the sender's."""
         network = self.build(Key.seed(0))
         network.load_state_dict({k: tensors[k] for k in network.state_dict()}, strict=True)
@@ -100,7 +105,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Matching:
+class MatchingSteps:
     """Public settings of the generator's training."""
 
     steps: int
@@ -110,9 +115,15 @@ class Matching:
 
 
 def match(
-    network: ImageGenerator, features: Fourier, means: torch.Tensor, *, present: torch.Tensor, how: Matching, key: Key
+    network: ImageGenerator,
+    features: Fourier,
+    means: torch.Tensor,
+    *,
+    present: torch.Tensor,
+    how: MatchingSteps,
+    key: Key,
 ) -> None:
-    """Train until the generated means meet `means` (a row a class, of released numbers: post-processing).
+    """Train until the generated means meet `means` (a row per class, of released numbers: post-processing).
 
     The squared norm of a mean over few images is biased upwards; without its bias taken off, the generator would trade
     variety for it.

@@ -1,4 +1,4 @@
-"""Differentiable siamese augmentation (Zhao and Bilen 2021): one random change, the same for records and images.
+"""Differentiable siamese augmentation (https://arxiv.org/abs/2102.08259): one change for records and images.
 
 Each call draws one operation and one set of numbers from a generator of its own, never from the one that noise comes
 from. A view changes every image by itself, so it may stand before a per-record gradient.
@@ -85,7 +85,7 @@ def draw(operations: tuple[str, ...], generator: torch.Generator) -> View | None
     return OPERATIONS[operations[which]](numbers)
 
 
-class Seen(nn.Module):
+class BehindView(nn.Module):
     """A network behind a view, for per-record gradients. Not a plain sequence, so each record goes through alone."""
 
     def __init__(self, view: View, net: nn.Module) -> None:
@@ -93,5 +93,6 @@ class Seen(nn.Module):
         self.view, self.net = view, net
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The network's output on the changed image."""
         out: torch.Tensor = self.net(self.view(x))
         return out

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import torch
 
-from prismfl.nets.classifier import Classifier, Params, batches
+from prismfl.kernels.loss import Params
+from prismfl.nets.classifier import Classifier, batches
 from prismfl.rng import Key
 
 Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -18,7 +19,8 @@ def cosine(rate: float, step: int, steps: int) -> float:
     return 0.5 * rate * (1.0 + math.cos(math.pi * step / max(1, steps)))
 
 
-def step(params: Mapping[str, torch.Tensor], gradient: Mapping[str, torch.Tensor], lr: float) -> Params:
+def step(params: Params, gradient: Params, lr: float) -> dict[str, torch.Tensor]:
+    """One step of plain gradient descent."""
     return {k: p - lr * gradient[k] for k, p in params.items()}
 
 
@@ -29,7 +31,7 @@ def descend(params: Params, gradient: Callable[[Params, int], Params], *, steps:
     return params
 
 
-def average(models: Iterable[Mapping[str, torch.Tensor]]) -> Params:
+def average(models: Iterable[Params]) -> Params:
     """The unweighted mean: site sizes are private, so every site counts the same. Holds one model at a time."""
     total: Params = {}
     kinds: dict[str, torch.dtype] = {}

@@ -20,7 +20,7 @@ FREQUENCIES = 4
 
 
 @dataclass(frozen=True)
-class Shape:
+class UNetShape:
     """The public structure of a network."""
 
     image: tuple[int, ...]
@@ -29,10 +29,11 @@ class Shape:
 
     @property
     def groups(self) -> int:
+        """Groups of every norm: the largest divisor that the channels share with eight."""
         return math.gcd(self.width, 8)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions around a shift that tells the class and the noise level, and a way past them."""
 
     def __init__(self, inputs: int, outputs: int, *, told: int, groups: int) -> None:
@@ -44,6 +45,7 @@ class Block(nn.Module):
         self.past = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+        """The input plus two convolutions of it, shifted by what is `told`."""
         h = self.first(F.silu(self.norm_in(x))) + self.shift(told)[:, :, None, None]
         out: torch.Tensor = self.past(x) + self.second(F.silu(self.norm_out(h)))
         return out
@@ -56,7 +58,7 @@ class UNet(nn.Module):
     to draw.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: UNetShape) -> None:
         super().__init__()
         width, groups, told = shape.width, shape.groups, 2 * shape.width
         patches = shape.image[0] * PATCH**2
@@ -65,18 +67,19 @@ class UNet(nn.Module):
         self.sketch = nn.Linear(shape.classes, math.prod(self.folded), bias=False)
         nn.init.normal_(self.sketch.weight, std=0.1)
         self.stem = nn.Conv2d(2 * patches, width, 3, padding=1)
-        self.fine = Block(width, width, told=told, groups=groups)
+        self.fine = ResidualBlock(width, width, told=told, groups=groups)
         self.down = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
-        self.coarse = Block(2 * width, 2 * width, told=told, groups=groups)
-        self.middle = Block(2 * width, 2 * width, told=told, groups=groups)
+        self.coarse = ResidualBlock(2 * width, 2 * width, told=told, groups=groups)
+        self.middle = ResidualBlock(2 * width, 2 * width, told=told, groups=groups)
         self.up = nn.Conv2d(2 * width, width, 1)
-        self.join = Block(2 * width, width, told=told, groups=groups)
+        self.join = ResidualBlock(2 * width, width, told=told, groups=groups)
         self.norm = nn.GroupNorm(groups, width)
         self.out = nn.Conv2d(width, patches, 3, padding=1)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)  # type: ignore[arg-type]
 
     def forward(self, x: torch.Tensor, level: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The network's output for noisy images, their noise level and one-hot labels."""
         angles = level[:, None] * (2.0 ** torch.arange(FREQUENCIES, device=x.device) * (math.pi / 2))
         told = F.silu(self.tell(torch.cat([torch.cos(angles), torch.sin(angles), labels], 1)))
         sketch = self.sketch(labels).reshape(len(x), *self.folded)
@@ -88,7 +91,7 @@ class UNet(nn.Module):
         return out
 
 
-def build_unet(shape: Shape, key: Key) -> UNet:
+def build_unet(shape: UNetShape, key: Key) -> UNet:
     """A fresh network drawn from `key`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key.integer())

@@ -22,7 +22,7 @@ from prismfl.data import DATASETS
 from prismfl.data.pictures import save_grid
 from prismfl.errors import PrismError
 from prismfl.files import inside as run_files
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger.book import Ledger
@@ -109,7 +109,7 @@ def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch
     if custom is not None:
         return lambda items, x: custom(job.settings, job.task, items, x)
     task = job.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    classifier, _ = network(task, key=Key.seed(0))
     return lambda items, x: classifier.logits(items["model"].to(task.device), x.to(task.device))
 
 

@@ -16,7 +16,7 @@ from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods.generators import ddp_vae, threedgl
 from prismfl.methods.prism import head as prism_head
-from prismfl.methods.prism import prism
+from prismfl.methods.prism import prism, statistics
 from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, merge
@@ -53,7 +53,7 @@ def _prism_draw(cfg: prism.Config, task: Task, items: Items, n: int, key: Key) -
 
 
 def _prism_mechanism(cfg: prism.Config, task: Task) -> dict[str, Any]:
-    form = prism_head.layout(cfg, prism_head.public_rank(cfg, task))
+    form = statistics.row_layout(cfg, task)
     numbers = len(task.classes) * form.width + form.second * (form.second + 1) // 2
     words = "one Gaussian release of class sums and the pooled second moment"
     return {"name": words, "sensitivity": 1.0, "numbers": numbers}

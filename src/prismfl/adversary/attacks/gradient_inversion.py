@@ -138,7 +138,7 @@ def _evaluator(problem: Problem, distance: Distance) -> Callable[..., tuple[torc
     module = problem.classifier.module
 
     def loss(params: Params, x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-        scores = F.log_softmax(torch.func.functional_call(module, params, (x,)), dim=1)
+        scores = F.log_softmax(torch.func.functional_call(module, dict(params), (x,)), dim=1)
         return -(q * scores).sum(1).mean()
 
     def objective(x: torch.Tensor, q: torch.Tensor, target: Params) -> torch.Tensor:

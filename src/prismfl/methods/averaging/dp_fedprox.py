@@ -1,32 +1,31 @@
-"""DP-FedProx at record level: DP-FedAvg with a proximal term, added after the noise. What leaves: weights."""
+"""DP-FedProx at record level: DP-FedAvg with a proximal term, added after the noise. What leaves: weights.
+
+Paper: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks",
+https://arxiv.org/abs/1812.06127; Abadi et al., "Deep Learning with Differential Privacy",
+https://arxiv.org/abs/1607.00133.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from prismfl.core.method import Method
-from prismfl.core.payloads import Weights
-from prismfl.methods.averaging import dp_fedavg, fedavg
+from prismfl.methods.averaging import dp_fedavg
 
 
 class Config(dp_fedavg.Config):
+    """As `dp-fedavg`, with a pull back to the server's model."""
+
     clip: float = Field(0.2, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(1.0, gt=0, description="local learning rate")
     mu: float = Field(0.1, ge=0, description="strength of the proximal term")
 
 
-METHOD = Method(
+METHOD = replace(
+    dp_fedavg.METHOD,
     name="dp-fedprox",
     summary="DP-FedAvg with a proximal term",
-    paper="Li et al. 2020; Abadi et al. 2016",
+    paper="Li et al. 2020, arXiv:1812.06127; Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
-    leaves={"model": Weights},
-    guarantee="site",
-    init=fedavg.init,
-    client=dp_fedavg.client,
-    server=fedavg.server,
-    plan=dp_fedavg.plan,
-    shapes=fedavg.shapes,
-    possible=dp_fedavg.possible,
-    tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

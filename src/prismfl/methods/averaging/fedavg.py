@@ -1,5 +1,8 @@
 """FedAvg (McMahan et al. 2017): sites train locally for some epochs, the server averages the models.
 
+Paper: McMahan, Moore, Ramage, Hampson, Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", https://arxiv.org/abs/1602.05629.
+
 What leaves: the model's weights, every round, with no guarantee. Differs from the paper: every site counts the same,
 since the number of its records is not for the server to know.
 """
@@ -11,8 +14,9 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, batches, build
+from prismfl.nets.classifier import batches, network
 from prismfl.nets.training import cosine, step
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -25,22 +29,25 @@ class Averaging(Settings):
 
 
 class Config(Averaging):
+    """How long and how fast each site trains."""
+
     rounds: int = Field(10, ge=1, description="communication rounds")
-    epochs: int = Field(5, ge=1, description="local epochs a round")
+    epochs: int = Field(5, ge=1, description="local epochs per round")
     batch: int = Field(64, ge=1, description="local batch size")
     lr: float = Field(0.1, gt=0, description="learning rate of the first round, falling along a cosine")
     mu: float = Field(0.0, ge=0, description="strength of the proximal term (FedProx)")
 
 
 def init(cfg: Settings, task: Task, key: Key) -> Items:
-    _, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    """A fresh model."""
+    _, params = network(task, key=key.child("model"))
     return {"model": Weights(params)}
 
 
 def train_locally(cfg: Config, state: State, site: Site, key: Key) -> tuple[Params, Params]:
     """The weights that came and the weights after local training on the exact records."""
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     start = state.items["model"].to(task.device)
     records, params, order = site.records.exact(), dict(start), key.child("order").torch()
     lr = cosine(cfg.lr, state.round, cfg.rounds)
@@ -57,15 +64,18 @@ def add_proximal(gradient: Params, params: Params, start: Params, mu: float) -> 
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The model after local training."""
     _, params = train_locally(cfg, state, site, key)
     return {"model": Weights(params)}, {}
 
 
 def server(cfg: Averaging, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """The sites' models as one."""
     return {"model": Weights(robust.combine(cfg.aggregate, inbox, "model", base=state.items["model"].tensors))}
 
 
 def plan(cfg: Settings, task: Task) -> Cost:
+    """No guarantee: what leaves comes from the exact records."""
     return Cost.non_private(task.unit, task.relation)
 
 
@@ -75,13 +85,14 @@ def model_shapes(task: Task) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def shapes(cfg: Settings, task: Task) -> Shapes:
+    """One model."""
     return {"model": model_shapes(task)}
 
 
 METHOD = Method(
     name="fedavg",
     summary="average of locally trained models",
-    paper="McMahan et al. 2017",
+    paper="McMahan et al. 2017, arXiv:1602.05629",
     settings=Config,
     leaves={"model": Weights},
     guarantee=None,

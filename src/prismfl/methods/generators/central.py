@@ -45,14 +45,17 @@ class Central:
 
     @property
     def pixels(self) -> int:
+        """Numbers of a small picture."""
         return self.image[0] * self.side**2
 
     @property
     def blocks(self) -> int:
+        """Classes, or classes times buckets."""
         return self.classes * (self.buckets if self.kind == "bucket" else 1)
 
     @property
     def width(self) -> int:
+        """Numbers of a block: its picture, or its levels, and its count."""
         return self.pixels * (self.bins if self.kind == "mode" else 1) + 1
 
     @property
@@ -61,7 +64,7 @@ class Central:
         return self.sigma / math.sqrt(self.share_count)
 
     def rows(self, x: torch.Tensor, y: torch.Tensor, centres: torch.Tensor | None = None) -> torch.Tensor:
-        """A vector a record, of norm at most 1. Buckets are told apart around `centres`, a small picture a class."""
+        """A vector per record, of norm at most 1. Buckets are told apart around `centres`, a picture per class."""
         low = F.adaptive_avg_pool2d(x.clamp(0.0, 1.0), self.side).flatten(1)
         body = self._levels(low) if self.kind == "mode" else self._picture(low)
         much, little = math.sqrt(1.0 - self.share_count), math.sqrt(self.share_count)

@@ -8,16 +8,16 @@ sums, so the releases of several sites can be added before anything non-linear i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from prismfl.core.door import PrivateRecords, Rows
+from prismfl.kernels.loss import Params
 from prismfl.methods.generators.moments import Queries, with_labels
 from prismfl.nets.columns import Columns
 
-Params = dict[str, torch.Tensor]
 # Public guesses, by type, of a column's standard deviation: they weigh the columns in a row against each other.
 NUMBER, CHOICE = 0.25, 0.7
 # Of a typical squared norm around the centre: numbers, choices, binaries.
@@ -36,6 +36,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Columns) -> Layout:
+        """The layout of declared columns, in the order of their features."""
         found = [("n", i, 1) for i in columns.numeric] + [("b", i, 1) for i in columns.binary]
         found += [("p", i, 1) for i in columns.pixels] + [("c", first, width) for first, width in columns.blocks]
         return cls(columns, tuple(sorted(found, key=lambda kind: kind[1])))
@@ -55,6 +56,7 @@ class Layout:
         return torch.tensor([CHOICE if kind in "bc" else NUMBER for kind, _, _ in self.kinds], dtype=torch.float64)
 
     def feature_scale(self) -> torch.Tensor:
+        """The public spread of each feature: that of its column."""
         return self.scale().repeat_interleave(torch.tensor([width for _, _, width in self.kinds]))
 
     def around(self, *, scaled: bool) -> float:
@@ -63,6 +65,7 @@ class Layout:
         return float((guess / self.scale().square() if scaled else guess).sum())
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of what a fit releases of one class."""
         k = len(self)
         sizes = {"count": 1, "sums": self.columns.width, "weight": 1, "centre": k, "products": k * (k + 1) // 2}
         out: dict[str, tuple[int, ...]] = {"noise": (2,)}
@@ -142,7 +145,7 @@ def fit(
     return {name: tensor.to(torch.float32) for name, tensor in made.items()}
 
 
-def merge(layout: Layout, released: Sequence[Mapping[str, torch.Tensor]]) -> Params:
+def merge(layout: Layout, released: Sequence[Params]) -> Params:
     """The sums of one class at several sites as if they had been asked at one, about their common mean."""
     rows = [{name: tensor.double() for name, tensor in one.items()} for one in released]
     total = {name: torch.stack([row[name] for row in rows]).sum(0) for name in ("count", "sums", "weight", "products")}

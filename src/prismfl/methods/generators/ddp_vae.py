@@ -1,4 +1,7 @@
-"""DDP-beta-VAE (Lomurno et al. 2022): one generator a class, trained on all records in one place.
+"""DDP-beta-VAE (Lomurno et al. 2022): one generator per class, trained on all records in one place.
+
+Paper: Lomurno, Di Perna, Cazzella, Samele, Matteucci, "A Generative Federated Learning Framework for Differential
+Privacy", 2022.
 
 What leaves: once, the decoders. The method `ddp-vae` is 3DGL with all records in one place; `prismfl.Synthesizer` fits
 and samples it for one data holder.
@@ -17,7 +20,10 @@ from prismfl.privacy.cost import Cost
 SITE = "site-0"
 
 METHOD = dataclasses.replace(
-    threedgl.METHOD, name="ddp-vae", summary="one DP beta-VAE a class, trained on all records in one place", pooled=True
+    threedgl.METHOD,
+    name="ddp-vae",
+    summary="one DP beta-VAE per class, trained on all records in one place",
+    pooled=True,
 )
 
 

@@ -1,5 +1,8 @@
 """DP-FETA (Li et al. 2025): central images first, then DP-SGD of a diffusion model that was warmed up on them.
 
+Paper: Li et al., "From Easy to Hard: Building a Shortcut for Differentially Private Image Synthesis",
+https://arxiv.org/abs/2504.01395.
+
 Easy stage: noisy sums over Poisson samples of a site's records, by class and at a low resolution (central images);
 a small U-Net learns to draw them, which is post-processing. Hard stage: DP-SGD on the records, several noise draws
 averaged inside each record's gradient. Both stages are in one account. What leaves a site each round: the averaged
@@ -17,33 +20,32 @@ images for one question; Adam instead of the paper's settings, without guidance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch.nn import functional as F
 
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Payload, Statistics, Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import diffusion
-from prismfl.nets.augment import affine
 from prismfl.nets.diffusion import Learner, Sampler
 from prismfl.nets.training import cosine
-from prismfl.nets.unet import PATCH, Shape, UNet, build_unet
+from prismfl.nets.unet import UNet, UNetShape, build_unet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 SUMS = "sums"
-SKETCH = "sketch.weight"
 
 
 class Config(generators.GeneratorSettings):
+    """Both stages, the network and its sampler."""
+
     rounds: int = Field(1, ge=1, description="parts of the training: each ends with a release and a checkpoint")
     easy: Literal["none", "own", "pooled"] = Field("own", description="central images: of the site, of all sites, none")
     aggregate: Literal["mean", "mode", "bucket"] = Field("mean", description="what a central image is of its sample")
@@ -56,18 +58,18 @@ class Config(generators.GeneratorSettings):
     buckets: int = Field(8, ge=1, description="parts of a class for aggregate = bucket")
     count_factor: float = Field(20.0, gt=0, description="noise of class sizes without central images, likewise")
     warm_steps: int = Field(400, ge=0, description="steps on central images")
-    warm_batch: int = Field(64, ge=1)
-    warm_lr: float = Field(2e-3, gt=0)
+    warm_batch: int = Field(64, ge=1, description="batch of a step on central images")
+    warm_lr: float = Field(2e-3, gt=0, description="learning rate on central images, falling along a cosine")
     steps: int = Field(150, ge=1, description="DP-SGD steps in all")
     batch: float = Field(1024, gt=0, description="expected batch")
-    draws: int = Field(4, ge=1, description="noise draws a record, averaged before the clip")
+    draws: int = Field(4, ge=1, description="noise draws per record, averaged before the clip")
     clip: float = Field(0.05, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(1e-3, gt=0, description="of DP-Adam, falling to 0")
     mean: float = Field(0.97, ge=0, lt=1, description="memory of the running mean of the weights, which is released")
     width: int = Field(24, ge=2, multiple_of=2, description="channels of the U-Net")
     sampler: Literal["euler", "heun", "stochastic"] = Field("heun", description="the first two are deterministic")
-    sampler_steps: int = Field(10, ge=2)
-    grid: int = Field(2, ge=0, description="images a class of each round that show how the training goes")
+    sampler_steps: int = Field(10, ge=2, description="noise levels that an image is drawn through")
+    grid: int = Field(2, ge=0, description="images per class, of each round, that show how the training goes")
 
     @model_validator(mode="after")
     def _a_round_for_the_sums(self) -> Self:
@@ -86,11 +88,13 @@ class Config(generators.GeneratorSettings):
         return range(self.steps * i // parts, self.steps * (i + 1) // parts) if i >= 0 else range(0)
 
 
-def shape_of(cfg: Config, task: Task) -> Shape:
-    return Shape(task.shape, len(task.classes), cfg.width)
+def shape_of(cfg: Config, task: Task) -> UNetShape:
+    """The public structure of the network."""
+    return UNetShape(task.shape, len(task.classes), cfg.width)
 
 
 def central_of(cfg: Config, task: Task) -> Central:
+    """The questions for central images."""
     return Central(
         kind=cfg.aggregate,
         image=task.shape,
@@ -113,9 +117,10 @@ def count_noise(cfg: Config, task: Task) -> float:
 
 
 def drawer(cfg: Config, task: Task) -> generators.Draw:
+    """How images are drawn from released tensors."""
     shape, sampler = shape_of(cfg, task), Sampler(cfg.sampler, cfg.sampler_steps)
 
-    def draw(tensors: Mapping[str, torch.Tensor], labels: torch.Tensor, key: Key) -> torch.Tensor:
+    def draw(tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
         module = build_unet(shape, Key.seed(0))
         params = {name: tensors[name].to(task.device) for name, _ in module.named_parameters()}
         return sampler(module, params, labels, shape=shape, key=key)
@@ -123,12 +128,8 @@ def drawer(cfg: Config, task: Task) -> generators.Draw:
     return draw
 
 
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
-
-
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The first questions where they have not been asked, then this round's part of the training."""
     task, memory = site.task, dict(site.memory)
     sums: torch.Tensor | None = None
     if "counts" not in memory:  # the first round, or a later one that this site is the first time in
@@ -158,10 +159,12 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that the generator carries: its kind and the declared classes."""
     return {"generator": {"kind": "dpdm" if cfg.easy == "none" else "dp-feta", "classes": list(task.classes)}}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes and weights that training can reach, and central sums as long as records allow."""
     reach = generators.ADAM * (cfg.warm_lr * cfg.warm_steps + cfg.lr * cfg.steps)
     return robust.first_fault(
         lambda: generators.possible(task, items, noise=count_noise(cfg, task), reach=reach),
@@ -197,34 +200,20 @@ def _central_item(cfg: Config, task: Task, sums: torch.Tensor | None) -> Statist
 
 
 def _warm(cfg: Config, task: Task, images: tuple[torch.Tensor, torch.Tensor] | None, key: Key) -> Learner:
-    """A network that draws the central images, each a little moved; fresh where there are none."""
-    shape = shape_of(cfg, task)
-    module, learner = diffusion.fresh(shape, key.child("network"))
+    """A network that draws the central images; fresh where there are none."""
+    module, learner = diffusion.fresh(shape_of(cfg, task), key.child("network"))
     if images is None or not len(images[0]):
         return learner
-    x, y = images[0].to(task.device), images[1]
-    learner = Learner.start({**learner.params, SKETCH: _sketches(learner.params[SKETCH], *images)})
-    learner = learner.to(task.device)
-    labels, generator = F.one_hot(y, shape.classes).float().to(task.device), key.child("steps").torch()
-    for i in range(cfg.warm_steps):
-        rows = torch.randint(len(x), (cfg.warm_batch,), generator=generator)
-        learner = diffusion.plain_step(
-            module,
-            learner,
-            x=affine(x[rows], generator, flip=task.shape[0] == 3),
-            labels=labels[rows],
-            lr=cosine(cfg.warm_lr, i, cfg.warm_steps),
-            keep=0.99,
-            generator=generator,
-        )
-    return Learner.start(learner.mean)
-
-
-def _sketches(sketch: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Each class begins with its mean central image as its sketch; classes without one keep what they had."""
-    folded = F.pixel_unshuffle(2.0 * x - 1.0, PATCH).flatten(1)
-    own = [folded[y == c].mean(0) if bool((y == c).any()) else old for c, old in enumerate(sketch.T)]
-    return torch.stack(own, 1)
+    return diffusion.warm_up(
+        module,
+        diffusion.sketched(learner, *images).to(task.device),
+        x=images[0].to(task.device),
+        y=images[1],
+        steps=cfg.warm_steps,
+        batch=cfg.warm_batch,
+        lr=cfg.warm_lr,
+        key=key.child("steps"),
+    )
 
 
 def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learner, str | None]:
@@ -253,6 +242,7 @@ def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learn
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Pools the central sums first; after the last round, images and the classifier trained on them."""
     if state.round < cfg.first:
         return {"central": Statistics({SUMS: _pooled_sums(cfg, task, inbox)})}
     noise, draw = count_noise(cfg, task), drawer(cfg, task)
@@ -260,7 +250,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     kept |= _history(cfg, task, state, inbox, draw, key.child("history"))
     if state.round < cfg.rounds - 1:
         return kept
-    made = generators.gather(cfg, task, inbox, draw, count=cfg.samples, noise=noise, key=key.child("draw"))
+    made = generators.gather(cfg, task, inbox, draw, noise=noise, key=key.child("draw"))
     sent = {f"generator-{site}": items["generator"] for site, items in sorted(inbox.items())}
     return {**kept, **(sent if cfg.share == "generator" else {}), **generators.outcome(cfg, task, made, key)}
 
@@ -289,16 +279,8 @@ def _history(cfg: Config, task: Task, state: State, inbox: Inbox, draw: generato
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """The first questions and all DP-SGD steps."""
     return _easy(cfg, task) + task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps)
-
-
-def spent(cfg: Config, task: Task, rounds: int) -> Cost:
-    """What the first `rounds` rounds cost."""
-    if not rounds:
-        return Cost.zero(task.unit, task.relation)
-    done = cfg.part(rounds - 1).stop
-    easy = _easy(cfg, task)
-    return easy + task.gaussian(cfg.noise, batch=cfg.batch, times=done) if done else easy
 
 
 def round_cost(cfg: Config, task: Task, round: int, first: bool) -> Cost:
@@ -328,11 +310,13 @@ def _sums_shape(cfg: Config, task: Task) -> tuple[int, ...]:
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """Central sums where they are pooled, and the generator or its images."""
     central = {SUMS: ("float32", _sums_shape(cfg, task))} if cfg.easy == "pooled" else {}
     return {"central": central, **generators.release_shapes(cfg, task, _network_shapes(cfg, task))}
 
 
 def advice(cfg: Config, task: Task) -> list[str]:
+    """What the sampling rates mean for this many records, before anything is spent."""
     found = []
     if cfg.batch >= task.records:
         found.append(f"batch {cfg.batch:g} takes in all of the {task.records} declared records: nothing is sampled.")
@@ -347,11 +331,11 @@ def advice(cfg: Config, task: Task) -> list[str]:
 METHOD = Method(
     name="dp-feta",
     summary="central images, then DP-SGD of a diffusion model warmed up on them",
-    paper="Li et al. 2025",
+    paper="Li et al. 2025, arXiv:2504.01395",
     settings=Config,
     leaves={"central": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

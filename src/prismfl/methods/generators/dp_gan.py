@@ -1,8 +1,11 @@
 """DP-GAN (Xie et al. 2018): a GAN whose discriminator is trained with DP-SGD.
 
+Paper: Xie, Lin, Wang, Wang, Zhou, "Differentially Private Generative Adversarial Network",
+https://arxiv.org/abs/1802.06739.
+
 What leaves a site, once: the generator and noisy class sizes, or images drawn from it. The generator sees only the
 discriminator, whose gradients on private records are clipped and noised; its gradients on made images need no noise.
-Differs from the paper: Poisson batches, one score a class, the non-saturating loss instead of Wasserstein's.
+Differs from the paper: Poisson batches, one score per class, the non-saturating loss instead of Wasserstein's.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import gan
 from prismfl.nets.diffusion import Learner
-from prismfl.nets.merf import Recipe
+from prismfl.nets.merf import ImageRecipe
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
 class Config(generators.GeneratorSettings):
+    """Both networks and how they are trained."""
+
     rounds: int = Field(1, ge=1, le=1, description="one release")
     steps: int = Field(400, ge=1, description="DP-SGD steps of the discriminator")
     batch: float = Field(512, gt=0, description="expected batch")
@@ -31,21 +36,18 @@ class Config(generators.GeneratorSettings):
     made_batch: int = Field(128, ge=1, description="made images in a step")
     maker_steps: int = Field(2, ge=1, description="steps of the generator for one of the discriminator")
     maker_lr: float = Field(5e-4, gt=0, description="of the generator")
-    latent: int = Field(20, ge=1)
+    latent: int = Field(20, ge=1, description="latent dimensions of the generator")
     width: int = Field(16, ge=2, multiple_of=2, description="channels of both networks")
     count_factor: float = Field(20.0, gt=0, description="noise of class sizes, as a multiple of sigma")
 
 
-def recipe(cfg: Config, task: Task) -> Recipe:
-    return Recipe(task.shape, len(task.classes), cfg.latent, cfg.width)
-
-
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
+def recipe(cfg: Config, task: Task) -> ImageRecipe:
+    """The public structure of the generator."""
+    return ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
 
 
 def train(cfg: Config, site: Site, key: Key) -> tuple[dict[str, torch.Tensor], str | None]:
+    """The generator's tensors after all steps, and why training stopped early, if so."""
     task = site.task
     network = recipe(cfg, task).build(key.child("generator")).to(task.device)
     judge = gan.build_discriminator(task.shape, len(task.classes), width=cfg.width, key=key.child("discriminator"))
@@ -68,6 +70,7 @@ def train(cfg: Config, site: Site, key: Key) -> tuple[dict[str, torch.Tensor], s
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Noisy class sizes, and the generator or its images."""
     counts = site.records.noisy_histogram(sigma=cfg.noise * cfg.count_factor)
     network, why = train(cfg, site, key.child("train"))
     items = generators.release(
@@ -83,39 +86,42 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that the generator carries: its kind and the declared classes."""
     return {"generator": {"kind": "dp-gan", "classes": list(task.classes)}}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes of declared records, and weights that the generator's training can reach."""
     reach = generators.ADAM * cfg.maker_lr * cfg.maker_steps * cfg.steps
     return generators.possible(task, items, noise=cfg.noise * cfg.count_factor, reach=reach)
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Images from all sites' generators, and the classifier trained on them."""
     noise = cfg.noise * cfg.count_factor
-    made = generators.gather(
-        cfg, task, inbox, recipe(cfg, task).draw, count=cfg.samples, noise=noise, key=key.child("draw")
-    )
+    made = generators.gather(cfg, task, inbox, recipe(cfg, task).draw, noise=noise, key=key.child("draw"))
     return generators.outcome(cfg, task, made, key)
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One answer for the class sizes and one per step of the discriminator."""
     steps = task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.steps)
     return task.gaussian(cfg.noise * cfg.count_factor) + steps
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """The generator or its images."""
     return generators.release_shapes(cfg, task, recipe(cfg, task).shapes())
 
 
 METHOD = Method(
     name="dp-gan",
     summary="a GAN whose discriminator is trained with DP-SGD",
-    paper="Xie et al. 2018",
+    paper="Xie et al. 2018, arXiv:1802.06739",
     settings=Config,
     leaves={"generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

@@ -1,5 +1,8 @@
 """DP-MERF (Harder et al. 2021): one noisy mean embedding of images and labels, and a generator that matches it.
 
+Paper: Harder, Adamczewski, Park, "DP-MERF: Differentially Private Mean Embeddings with Random Features for Practical
+Privacy-Preserving Data Generation", https://arxiv.org/abs/2002.11603.
+
 What leaves a site, once: sums over its records, by class, of random Fourier features of the image, and the class sizes;
 one Gaussian release of sensitivity 1 (share = "embedding"). The server adds the sites' sums and trains one generator on
 them. With share = "generator" or "samples" each site trains its own and sends that instead: post-processing, all of it.
@@ -31,6 +34,8 @@ SUMS = "sums"
 
 
 class Config(generators.GeneratorSettings):
+    """The public features, what leaves, and how the generator is trained."""
+
     rounds: int = Field(1, ge=1, le=1, description="one release")
     share: Literal["embedding", "generator", "samples"] = Field(  # type: ignore[assignment]
         "embedding", description="what leaves: the noisy sums, a generator trained on them, or its images"
@@ -43,8 +48,8 @@ class Config(generators.GeneratorSettings):
     steps: int = Field(2000, ge=1, description="training steps of the generator")
     per_class: int = Field(40, ge=2, description="images of each class in a step")
     picked: int = Field(500, ge=1, description="pairs of features asked in a step")
-    lr: float = Field(3e-3, gt=0)
-    latent: int = Field(10, ge=1)
+    lr: float = Field(3e-3, gt=0, description="learning rate of the generator, falling along a cosine")
+    latent: int = Field(10, ge=1, description="latent dimensions of the generator")
     width: int = Field(16, ge=2, multiple_of=2, description="channels of the generator")
     bank_seed: int = Field(0, description="seed of the public features")
 
@@ -60,16 +65,13 @@ def _bank(dimensions: int, features: int, lengths: tuple[float, ...], seed: int)
 
 
 def bank(cfg: Config, task: Task) -> merf.Fourier:
+    """The public random features, kept for the next call."""
     return _bank(math.prod(task.shape), cfg.features, cfg.lengths, cfg.bank_seed)
 
 
-def recipe(cfg: Config, task: Task) -> merf.Recipe:
-    return merf.Recipe(task.shape, len(task.classes), cfg.latent, cfg.width)
-
-
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    generators.check_images(task)
-    return {}
+def recipe(cfg: Config, task: Task) -> merf.ImageRecipe:
+    """The public structure of the generator."""
+    return merf.ImageRecipe(task.shape, len(task.classes), cfg.latent, cfg.width)
 
 
 def embed(cfg: Config, site: Site) -> dict[str, torch.Tensor]:
@@ -91,17 +93,18 @@ def train(
     network = recipe(cfg, task).build(key.child("network"))
     present = counts > generators.CLEAR * noise
     means = sums / counts.clamp(min=1.0)[:, None]
-    how = merf.Matching(cfg.steps, cfg.per_class, cfg.picked, cfg.lr)
+    how = merf.MatchingSteps(cfg.steps, cfg.per_class, cfg.picked, cfg.lr)
     merf.match(network, bank(cfg, task), means, present=present, how=how, key=key.child("match"))
     return network
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The noisy embedding, or the generator that was trained on it, or its images."""
     task, released = site.task, embed(cfg, site)
     spec = specs(cfg, task, site.name)["generator"]
     if cfg.share == "embedding":
-        nothing = SyntheticSet.of(torch.zeros(0, *task.shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
-        return {"embedding": Statistics(released), "generator": Synthesizer({}, spec), "synthetic": nothing}, {}
+        empty = {"generator": Synthesizer({}, spec), "synthetic": generators.no_images(task)}
+        return {"embedding": Statistics(released), **empty}, {}
     network = train(cfg, task, released[SUMS], released[COUNTS], noise=cfg.count_noise, key=key)
     tensors = {**network.state_dict(), COUNTS: released[COUNTS]}
     items = generators.release(
@@ -111,10 +114,12 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that the generator carries: its kind and the declared classes."""
     return {"generator": {"kind": "dp-merf", "classes": list(task.classes)}}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Class sizes of declared records, and sums as long as they allow."""
     if cfg.share != "embedding":
         return generators.possible(task, items, noise=cfg.count_noise, reach=generators.ADAM * cfg.lr * cfg.steps)
     sums, counts = (items["embedding"].tensors[name].double() for name in (SUMS, COUNTS))
@@ -127,6 +132,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """One generator for everybody's embeddings, or images from all sites' generators; and the classifier."""
     draw = recipe(cfg, task).draw
     if cfg.share == "embedding":
         noise = cfg.count_noise * math.sqrt(len(inbox))
@@ -143,33 +149,35 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
         order = torch.randperm(len(labels), generator=key.child("shuffle").torch())
         made = SyntheticSet.of(images[order], labels[order])
         return {"generator": generator, **generators.outcome(cfg, task, made, key)}
-    made = generators.gather(cfg, task, inbox, draw, count=cfg.samples, noise=cfg.count_noise, key=key.child("draw"))
+    made = generators.gather(cfg, task, inbox, draw, noise=cfg.count_noise, key=key.child("draw"))
     return generators.outcome(cfg, task, made, key)
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One Gaussian answer."""
     return task.gaussian(cfg.noise)
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """The embedding, or the generator, or its images; what is not asked for is empty."""
     if cfg.share != "embedding":
         return {"embedding": {}, **generators.release_shapes(cfg, task, recipe(cfg, task).shapes())}
     classes, width = len(task.classes), 2 * max(1, cfg.features // 2)
     return {
         "embedding": {COUNTS: ("float32", (classes,)), SUMS: ("float32", (classes, width))},
         "generator": {},
-        "synthetic": {"x": ("uint8", (0, *task.shape)), "y": ("int64", (0,))},
+        "synthetic": generators.image_shapes(task, 0),
     }
 
 
 METHOD = Method(
     name="dp-merf",
     summary="one noisy random-feature mean of images and labels; a generator matches it",
-    paper="Harder, Adamczewski and Park 2021",
+    paper="Harder et al. 2021, arXiv:2002.11603",
     settings=Config,
     leaves={"embedding": Statistics, "generator": Synthesizer, "synthetic": SyntheticSet},
     guarantee="site",
-    init=init,
+    init=generators.init,
     client=client,
     server=server,
     plan=plan,

@@ -1,5 +1,7 @@
 """DPDM (Dockhorn et al. 2023): DP-SGD of a diffusion model, without central images. The baseline of `dp-feta`.
 
+Paper: Dockhorn, Cao, Vahdat, Kreis, "Differentially Private Diffusion Models", https://arxiv.org/abs/2210.09929.
+
 What leaves: the averaged network and noisy class sizes, or images drawn from it. Everything else is `dp_feta`.
 """
 
@@ -14,6 +16,8 @@ from prismfl.methods.generators import dp_feta
 
 
 class Config(dp_feta.Config):
+    """As `dp-feta`, without its easy stage."""
+
     easy: Literal["none"] = Field("none", description="no central images")
 
 
@@ -21,7 +25,7 @@ METHOD = dataclasses.replace(
     dp_feta.METHOD,
     name="dpdm",
     summary="DP-SGD of a diffusion model, without central images",
-    paper="Dockhorn et al. 2023",
+    paper="Dockhorn et al. 2023, arXiv:2210.09929",
     settings=Config,
     tiny={k: v for k, v in dp_feta.METHOD.tiny.items() if not k.startswith(("query", "warm"))},
 )

@@ -17,9 +17,9 @@ from prismfl.core.method import DPSettings, Inbox, Items, Shapes
 from prismfl.core.payloads import Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.nets.classifier import Params, build
-from prismfl.nets.distil import distil
+from prismfl.nets.distil import train_fresh
 from prismfl.rng import Key
 
 COUNTS = "counts"
@@ -27,7 +27,7 @@ START = 10.0  # weights of a fresh network lie within, and Adam moves one by les
 ADAM = 10.0
 CLEAR = 3.0  # a class counts as present when its noisy size is over so many standard deviations
 LEAST_SIDE = 8
-Draw = Callable[[Mapping[str, torch.Tensor], torch.Tensor, Key], torch.Tensor]  # (tensors, labels, key) -> images
+Draw = Callable[[Params, torch.Tensor, Key], torch.Tensor]  # (tensors, labels, key) -> images
 
 
 class GeneratorSettings(DPSettings):
@@ -36,8 +36,8 @@ class GeneratorSettings(DPSettings):
     share: Literal["generator", "samples"] = Field("generator", description="what leaves: the network, or its images")
     samples: int = Field(10_000, ge=1, description="synthetic images that the classifier is trained on, in all")
     train_steps: int = Field(600, ge=1, description="training steps of the classifier on synthetic images")
-    train_batch: int = Field(64, ge=1)
-    train_lr: float = Field(2e-3, gt=0)
+    train_batch: int = Field(64, ge=1, description="batch of a training step of the classifier")
+    train_lr: float = Field(2e-3, gt=0, description="learning rate of the classifier, falling along a cosine")
 
 
 def check_images(task: Task, *, multiple: int = 4) -> None:
@@ -49,6 +49,12 @@ def check_images(task: Task, *, multiple: int = 4) -> None:
             f"Image generators need a side that is a multiple of {multiple} and at least {LEAST_SIDE}, "
             f"got {task.shape[1]}; pad the images first."
         )
+
+
+def init(cfg: GeneratorSettings, task: Task, key: Key) -> Items:
+    """Nothing to begin with, but images that cannot be drawn are refused."""
+    check_images(task)
+    return {}
 
 
 def trust(counts: torch.Tensor, noise: float) -> torch.Tensor:
@@ -79,18 +85,25 @@ def to_bytes(images: torch.Tensor) -> torch.Tensor:
 
 
 def per_site(cfg: GeneratorSettings, task: Task) -> int:
+    """Images that each site sends, where images are what leaves."""
     return -(-cfg.samples // len(task.sites))
 
 
-def release(cfg: GeneratorSettings, task: Task, tensors: Mapping[str, torch.Tensor], draw: Draw, *, key: Key,
+def no_images(task: Task) -> SyntheticSet:
+    """What stands in the place of images that were not asked for."""
+    return SyntheticSet.of(torch.zeros(0, *task.shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+
+
+def image_shapes(task: Task, count: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Public shapes of `count` images and their labels, as they travel."""
+    return {"x": ("uint8", (count, *task.shape)), "y": ("int64", (count,))}
+
+
+def release(cfg: GeneratorSettings, task: Task, tensors: Params, draw: Draw, *, key: Key,
             noise: float, spec: Mapping[str, object], last: bool = True) -> Items:  # fmt: skip
     """The two items that leave a site; the one that was not asked for is empty. `tensors` holds COUNTS as well."""
     if cfg.share == "generator":
-        nothing = torch.zeros(0, *task.shape, dtype=torch.uint8)
-        return {
-            "generator": Synthesizer(tensors, dict(spec)),
-            "synthetic": SyntheticSet.of(nothing, torch.zeros(0, dtype=torch.int64)),
-        }
+        return {"generator": Synthesizer(tensors, dict(spec)), "synthetic": no_images(task)}
     labels = labels_of(trust(tensors[COUNTS][None], noise)[0], per_site(cfg, task))
     images = draw(tensors, labels, key) if last else torch.zeros(len(labels), *task.shape)
     return {
@@ -104,17 +117,12 @@ def release_shapes(cfg: GeneratorSettings, task: Task, tensors: Mapping[str, tup
     counts = {COUNTS: ("float32", (len(task.classes),))}
     network = {name: ("float32", size) for name, size in tensors.items()} if cfg.share == "generator" else {}
     images = 0 if cfg.share == "generator" else per_site(cfg, task)
-    return {
-        "generator": dict(sorted((counts | network).items())),
-        "synthetic": {"x": ("uint8", (images, *task.shape)), "y": ("int64", (images,))},
-    }
+    return {"generator": dict(sorted((counts | network).items())), "synthetic": image_shapes(task, images)}
 
 
-def gather(
-    cfg: GeneratorSettings, task: Task, inbox: Inbox, draw: Draw, *, count: int, noise: float, key: Key
-) -> SyntheticSet:
-    """About `count` images from what the sites sent, shuffled."""
-    sites = sorted(inbox)
+def gather(cfg: GeneratorSettings, task: Task, inbox: Inbox, draw: Draw, *, noise: float, key: Key) -> SyntheticSet:
+    """About `samples` images from what the sites sent, shuffled."""
+    sites, count = sorted(inbox), cfg.samples
     counts = torch.stack([inbox[s]["generator"].tensors[COUNTS] for s in sites])
     shares = trust(counts * robust.capped(counts, records=task.records, noise=noise), noise)
     xs, ys = [], []
@@ -156,20 +164,18 @@ def said(counts: torch.Tensor, why: str | None) -> torch.Tensor:
 
 def train_classifier(cfg: GeneratorSettings, task: Task, made: SyntheticSet, key: Key) -> Params:
     """A fresh network from synthetic images: a fixed number of steps, averaged weights, nothing chosen by a score."""
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
-    return distil(
-        classifier,
-        params,
+    return train_fresh(
+        task,
         x=made.x.to(task.device),
         y=F.one_hot(made.hard_y, len(task.classes)).float().to(task.device),
         weights=torch.ones(len(made.y)),
         steps=cfg.train_steps,
         batch=cfg.train_batch,
         lr=cfg.train_lr,
-        colour=task.shape[0] == 3,
-        key=key.child("train"),
+        key=key,
     )
 
 
 def outcome(cfg: GeneratorSettings, task: Task, made: SyntheticSet, key: Key) -> Items:
+    """The images, and the classifier trained on them."""
     return {"model": Weights(train_classifier(cfg, task, made, key.child("classifier"))), "synthetic": made}

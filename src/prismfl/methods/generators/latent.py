@@ -7,11 +7,12 @@ those of all classes as far as the difference is noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from prismfl.kernels.loss import Params
 from prismfl.methods.generators.copula import Layout, places, symmetric
 from prismfl.methods.generators.moments import simplex
 
@@ -19,7 +20,6 @@ GRID = 801
 REACH = 4.0
 ORDER = 9  # of the Hermite series of a column's quantiles
 LEAST_VARIANCE = 0.02
-Params = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ clipped then only counts less.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from prismfl.core.door import PrivateRecords, Rows
+from prismfl.kernels.loss import Params
 from prismfl.nets.columns import Columns
 
-Params = dict[str, torch.Tensor]
 LEAST_SCALE = 0.03
 LEAST_SHARE = 1e-3
 
@@ -33,6 +32,7 @@ class Queries:
     doubt: float = 0.0
 
     def batch(self, door: PrivateRecords) -> float:
+        """The expected batch of a question to this door."""
         return self.rate * door.declared
 
 
@@ -158,9 +158,7 @@ def fit_gaussian(door: PrivateRecords, columns: Columns, *, queries: Queries, la
     return {"mean": begin.mean, "root": root(found) * begin.scale[:, None]}
 
 
-def draw_gaussian(
-    columns: Columns, tensors: Mapping[str, torch.Tensor], count: int, generator: torch.Generator
-) -> torch.Tensor:
+def draw_gaussian(columns: Columns, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
     """Records from the Gaussian; a binary is cut where its share of +1 comes out right, a choice is its largest."""
     mean, root = tensors["mean"], tensors["root"]
     x = mean + torch.randn(count, columns.width, generator=generator) @ root.T

@@ -13,13 +13,14 @@ import torch
 
 from prismfl.core.door import PrivateRecords
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import copula, latent, moments
 from prismfl.methods.generators.copula import Layout, Look
 from prismfl.methods.generators.images import ADAM, START
 from prismfl.methods.generators.moments import Queries
 from prismfl.nets import beta_vae
-from prismfl.nets.beta_vae import Params, RecordBound, Shape, build_vae
+from prismfl.nets.beta_vae import RecordBound, Shape, build_vae
 from prismfl.nets.columns import Columns
 from prismfl.rng import Key
 
@@ -41,7 +42,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The public structure of a generator: one network a class, or one for all with the label as a column."""
+    """The public structure of a generator: one network per class, or one for all with the label as a column."""
 
     kind: str
     shape: Shape
@@ -58,6 +59,7 @@ class Recipe:
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """Names of the networks: one per class, or one for all."""
         return ("all",) if self.joint else tuple(str(c) for c in range(self.classes))
 
     @property
@@ -75,6 +77,7 @@ class Recipe:
         return replace(self.shape, columns=grown, image=None)
 
     def layout(self) -> Layout:
+        """The copula's view of the columns."""
         return Layout.of(self.full().columns)
 
     def shapes(self) -> Described:
@@ -131,9 +134,7 @@ def descend(door: PrivateRecords, loss: RecordBound, training: Training, *, quer
         optimiser.step()
 
 
-def draw(
-    recipe: Recipe, tensors: Mapping[str, torch.Tensor], counts: torch.Tensor, *, key: Key
-) -> tuple[torch.Tensor, torch.Tensor]:
+def draw(recipe: Recipe, tensors: Params, counts: torch.Tensor, *, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
     """Records and labels from a release: `counts[c]` of class c, or as many in all from a joint network.
 
     The structure comes from the recipe, never from what was sent.
@@ -148,9 +149,7 @@ def draw(
     return torch.cat(xs), torch.cat(ys)
 
 
-def merge(
-    recipe: Recipe, released: Sequence[Mapping[str, torch.Tensor]], factors: torch.Tensor | None = None
-) -> Params:
+def merge(recipe: Recipe, released: Sequence[Params], factors: torch.Tensor | None = None) -> Params:
     """One release from those of several sites, where releases are sums (dp-copula), each class by its factor."""
     parts = [parts_of(recipe, tensors) for tensors in released]
     if factors is not None and bool((factors != 1.0).any()):
@@ -163,7 +162,7 @@ def merge(
     return {f"{recipe.kind}.{p}.{k}": v for p, one in zip(recipe.parts, merged) for k, v in one.items()}
 
 
-def fault(recipe: Recipe, tensors: Mapping[str, torch.Tensor], training: Training, held: float) -> str | None:
+def fault(recipe: Recipe, tensors: Params, training: Training, held: float) -> str | None:
     """Why a fit on at most `held` records cannot have made these tensors, if so."""
     for part in parts_of(recipe, tensors):
         if recipe.kind == "ddp-vae":
@@ -181,7 +180,7 @@ def fault(recipe: Recipe, tensors: Mapping[str, torch.Tensor], training: Trainin
     return None
 
 
-def _sums_fault(layout: Layout, part: Mapping[str, torch.Tensor], queries: Queries, held: float) -> str | None:
+def _sums_fault(layout: Layout, part: Params, queries: Queries, held: float) -> str | None:
     """Sums of a copula: counts above zero, and no number beyond that of all records at the ends of their range."""
     if any(bool((part[name] < 0).any()) for name in ("count", "weight", "noise")):
         return "counts or noise below zero"
@@ -190,13 +189,10 @@ def _sums_fault(layout: Layout, part: Mapping[str, torch.Tensor], queries: Queri
     return robust.beyond(part, 100.0 * size * (held + robust.noise_norm(1, noise) + 10.0))
 
 
-def parts_of(recipe: Recipe, tensors: Mapping[str, torch.Tensor]) -> list[Params]:
+def parts_of(recipe: Recipe, tensors: Params) -> list[Params]:
     """The tensors of each network, under their own names."""
-    found = []
-    for part in recipe.parts:
-        prefix = f"{recipe.kind}.{part}."
-        found.append({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    return found
+    prefixes = [f"{recipe.kind}.{part}." for part in recipe.parts]
+    return [{k.removeprefix(p): v for k, v in tensors.items() if k.startswith(p)} for p in prefixes]
 
 
 def _records(recipe: Recipe, parts: Sequence[Params], numbers: Sequence[int], key: Key) -> list[torch.Tensor]:
@@ -209,9 +205,7 @@ def _records(recipe: Recipe, parts: Sequence[Params], numbers: Sequence[int], ke
     return [made(shape, part, n, g) for part, n, g in zip(parts, numbers, streams)]
 
 
-def _gaussian(
-    shape: Shape, tensors: Mapping[str, torch.Tensor], count: int, generator: torch.Generator
-) -> torch.Tensor:
+def _gaussian(shape: Shape, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
     return moments.draw_gaussian(shape.columns, tensors, count, generator)
 
 

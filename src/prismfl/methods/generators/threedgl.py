@@ -1,9 +1,12 @@
 """3DGL with DDP-beta-VAE (Lomurno et al. 2022): a pool of differentially private generators.
 
-Each site trains one DP beta-VAE a class and shares only the decoders; the server collects them into the pool; each site
-samples the pool and trains what it likes. What leaves: once, a `Synthesizer` (decoders, and the noisy class sizes where
-they are not declared). The encoders and the chosen number of synthetic records never leave. `server` is a pure function
-of the releases without randomness of its own, so peers that pass each other the releases build the same pool.
+Paper: Lomurno, Di Perna, Cazzella, Samele, Matteucci, "A Generative Federated Learning Framework for Differential
+Privacy", 2022.
+
+Each site trains one DP beta-VAE per class and shares only the decoders; the server collects them into the pool; each
+site samples the pool and trains what it likes. What leaves: once, a `Synthesizer` (decoders, and the noisy class sizes
+where they are not declared). The encoders and the chosen number of synthetic records never leave. `server` is a pure
+function of the releases without randomness of its own, so peers that pass each other the releases build the same pool.
 
 Differs from the paper: class sizes are declared or noised (and charged), batches are Poisson at the same rate in every
 class, so that one noise multiplier serves all of them; some of the queries go to noisy moments, from which the decoder
@@ -28,13 +31,14 @@ from prismfl.core.payloads import JsonDict, Payload, Synthesizer, SyntheticSet, 
 from prismfl.core.task import Task
 from prismfl.data.declared import declared_words
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import synthesizers
 from prismfl.methods.generators.copula import Look, look
 from prismfl.methods.generators.moments import Queries
 from prismfl.methods.generators.synthesizers import Recipe, Training, draw, fit, merge
 from prismfl.nets.beta_vae import Shape
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import network
 from prismfl.nets.columns import Columns
 from prismfl.nets.training import fit as train
 from prismfl.privacy.cost import Cost
@@ -46,12 +50,14 @@ LOOK_FACTOR = math.sqrt(1.3 / 0.2)  # noise of a class size in the copula's firs
 
 
 class Config(DPSettings):
+    """Which generators, how they are fitted behind the door, and how the pool is sampled."""
+
     rounds: int = Field(1, ge=1, le=1, description="one round: generators are shared once")
     synthesizers: tuple[str, ...] = Field(("ddp-vae",), min_length=1, description="kinds, dealt to the sites in turn")
     columns: tuple[str, ...] | None = Field(None, description="columns of a table: n, b or c5; known for named data")
     class_sizes: tuple[int, ...] | None = Field(None, description="public class sizes of a site; None noises them")
     count_share: float = Field(0.1, gt=0, lt=1, description="share of the budget that noisy class sizes get, about")
-    joint: bool = Field(False, description="one generator, with the label as a column, instead of one a class")
+    joint: bool = Field(False, description="one generator, with the label as a column, instead of one per class")
     queries: int = Field(100, ge=1, description="questions to the door: moments and gradients")
     start: int = Field(20, ge=0, description="how many are noisy moments for the decoder's start (marginals)")
     rate: float = Field(0.125, gt=0, le=1, description="Poisson rate in every class: 1, 1/2, 1/4, ...")
@@ -67,7 +73,11 @@ class Config(DPSettings):
     balance: Literal["equal", "noised"] = Field(
         "equal", description="classes of synthetic records: equal, or as noised"
     )
-    candidates: tuple[int, ...] = Field((200, 1000, 5000), min_length=1, description="numbers of records a site tries")
+    candidates: tuple[int, ...] = Field(
+        (200, 1000, 5000),
+        min_length=1,
+        description="numbers of synthetic records, of which each site takes the best for itself",
+    )
     samples: int = Field(1000, ge=1, description="records in the server's own synthetic set")
 
     @field_validator("rate")
@@ -97,6 +107,7 @@ def is_joint(cfg: Config, task: Task) -> bool:
 
 
 def columns_of(cfg: Config, task: Task) -> Columns:
+    """The declared columns of a record; pixels where records are images."""
     width = math.prod(task.shape)
     if task.kind == "image":
         return Columns.parse(["p"] * width)
@@ -107,6 +118,7 @@ def columns_of(cfg: Config, task: Task) -> Columns:
 
 
 def recipe_of(cfg: Config, task: Task, kind: str) -> Recipe:
+    """The public structure of one kind of generator for this task."""
     joint = is_joint(cfg, task)
     conv = task.kind == "image" and not joint and task.shape[1] == task.shape[2] and task.shape[1] % 4 == 0
     shape = Shape(columns_of(cfg, task), cfg.hidden, cfg.latent, task.shape if conv else None, cfg.conv)
@@ -114,10 +126,12 @@ def recipe_of(cfg: Config, task: Task, kind: str) -> Recipe:
 
 
 def kind_at(cfg: Config, task: Task, site: str) -> str:
+    """The kind of generator that a site makes: kinds are dealt in turn."""
     return cfg.synthesizers[task.sites.index(site) % len(cfg.synthesizers)]
 
 
 def init(cfg: Config, task: Task, key: Key) -> Items:
+    """Nothing to begin with, but settings that do not fit the task are refused."""
     for kind in cfg.synthesizers:
         recipe_of(cfg, task, kind)
     if cfg.class_sizes is not None and len(cfg.class_sizes) != len(task.classes):
@@ -126,6 +140,7 @@ def init(cfg: Config, task: Task, key: Key) -> Items:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """One generator per class behind the door of that class, or one for all."""
     recipe = recipe_of(cfg, site.task, kind_at(cfg, site.task, site.name))
     how = training(cfg, 0.0 if recipe.joint or cfg.class_sizes is not None else cfg.count_noise)
     made: dict[str, torch.Tensor] = {}
@@ -143,6 +158,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def specs(cfg: Config, task: Task, site: str) -> dict[str, JsonDict]:
+    """The words that a site's generator carries: its kind, the declared classes, whether it is joint."""
     words = {"kind": kind_at(cfg, task, site), "classes": list(task.classes), "joint": is_joint(cfg, task)}
     return {"generator": words}
 
@@ -171,6 +187,7 @@ def size_noise(cfg: Config) -> float:
 
 
 def training(cfg: Config, doubt: float = 0.0) -> Training:
+    """The public settings of a fit."""
     return Training(Queries(cfg.queries, cfg.noise, cfg.rate, doubt), cfg.start, cfg.beta, cfg.clip, cfg.lr)
 
 
@@ -190,6 +207,7 @@ def class_sizes(cfg: Config, door: PrivateRecords) -> torch.Tensor:
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """The pool of all sites' generators, and a set drawn from it."""
     pool: dict[str, Payload] = {f"{PREFIX}{site}": items["generator"] for site, items in sorted(inbox.items())}
     x, y = sample_pool(cfg, task, pool, cfg.samples, key=key)
     return pool | {"synthetic": SyntheticSet.of(x, y)}
@@ -250,7 +268,7 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
     task = site.task
     best, least = None, -1.0
     x, y = sample_pool(cfg, task, state.items, max(cfg.candidates), key=key.child("pool"))
-    classifier, fresh = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
+    classifier, fresh = network(task, key=key.child("model"))
     for count in sorted(cfg.candidates):
         part, labels = x[:count].to(task.device), y[:count].to(task.device)
         epochs = max(3, min(60, 20_000 // max(1, len(part))))
@@ -265,6 +283,7 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """The questions of one generator; or of all classes in parallel, and the class sizes where they are noised."""
     if is_joint(cfg, task):
         return task.gaussian(cfg.noise, batch=cfg.rate * task.records, times=cfg.queries)
     one = Cost.gaussian(cfg.noise, rate=cfg.rate, times=cfg.queries)
@@ -282,13 +301,13 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return {"generator": dict(sorted(described.items()))}
 
 
-def _named(recipe: Recipe, part: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _named(recipe: Recipe, part: str, tensors: Params) -> dict[str, torch.Tensor]:
     return {f"{recipe.kind}.{part}.{name}": tensor for name, tensor in tensors.items()}
 
 
 METHOD = Method(
     name="3dgl",
-    summary="a pool of DP generators, one decoder a class from each site",
+    summary="a pool of DP generators, one decoder per class from each site",
     paper="Lomurno et al. 2022",
     settings=Config,
     leaves={"generator": Synthesizer},

@@ -1,4 +1,7 @@
-"""FedEM (arXiv 2503.06021): each site perturbs its batch before it takes the gradient that it shares.
+"""FedEM (2025): each site perturbs its batch before it takes the gradient that it shares.
+
+Paper: "FedEM: A Privacy-Preserving Framework for Concurrent Utility Preservation in Federated Learning",
+https://arxiv.org/abs/2503.06021.
 
 For every record a perturbation is found by a few steps of *descent* on the loss over the input, kept between two norms;
 the gradient of the perturbed batch leaves, and the server averages gradients every batch (FedSGD).
@@ -16,19 +19,21 @@ With no iterations and radius 0 it is FedSGD.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch.nn import functional as F
 
-from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
+from prismfl.core.method import Inbox, Items, Settings, Site, State
 from prismfl.core.payloads import Gradient, Statistics, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.averaging.fedavg import Averaging, model_shapes, plan
-from prismfl.methods.averaging.fedavg import init as init_model
-from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.methods.averaging import fedavg
+from prismfl.methods.gradients import fedsgd
+from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine, step
 from prismfl.rng import Key
 
@@ -36,7 +41,7 @@ PIXEL = 1.0 / 255.0
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 
 
-class GradientSettings(Averaging):
+class GradientSettings(fedavg.Averaging):
     """What every method has that shares one gradient a round with a server that may use Adam."""
 
     rounds: int = Field(200, ge=1, description="communication rounds: one batch each")
@@ -63,29 +68,28 @@ class Perturbing(Settings):
 
 
 class Config(GradientSettings, Perturbing):
+    """FedSGD's settings and the perturbation's."""
+
     batch: int = Field(32, ge=1, description="records in a site's batch")
     carry: bool = Field(False, description="keep each record's perturbation on the site for its next batch")
 
 
 def init(cfg: GradientSettings, task: Task, key: Key) -> Items:
-    items = dict(init_model(cfg, task, key))
+    """A fresh model, and zero moments where the server uses Adam."""
+    items = dict(fedavg.init(cfg, task, key))
     if cfg.optimiser == "adam":
         zeros = {k: torch.zeros_like(v) for k, v in items["model"].tensors.items()}
         items["moments"] = _moments(zeros, zeros)
     return items
 
 
-def batch_rows(count: int, size: int, key: Key) -> torch.Tensor:
-    """Which of a site's `count` records a round uses, from the key of that site and round."""
-    return torch.randperm(count, generator=key.child("batch").torch())[:size]
-
-
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The gradient of the perturbed batch; perturbations stay on the site."""
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     params = state.items["model"].to(task.device)
     records = site.records.exact()
-    rows = batch_rows(len(records), cfg.batch, key)
+    rows = fedsgd.batch_rows(len(records), cfg.batch, key)
     x, y = records.x[rows], records.y[rows]
     start = first_shift(x.shape, cfg, key.child("start").torch()).to(x.device)
     kept = site.memory["perturbation"].to(task.device)["delta"] if "perturbation" in site.memory else None
@@ -123,6 +127,7 @@ def shift_of(z: torch.Tensor, shape: tuple[int, ...], cfg: Perturbing) -> torch.
 
 
 def normals_of(shape: tuple[int, ...], cfg: Perturbing) -> int:
+    """How many normal numbers a record's starting point takes."""
     return 1 if cfg.start == "zero" else math.prod(shape) + (cfg.norm == "l2")
 
 
@@ -172,6 +177,7 @@ def size_of(shift: torch.Tensor, norm: str) -> torch.Tensor:
 
 
 def server(cfg: GradientSettings, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """One step of the server's optimiser along the combined gradient."""
     gradient = robust.combine(cfg.aggregate, inbox, "gradient")
     model = state.items["model"].tensors
     if cfg.optimiser == "sgd":
@@ -188,22 +194,15 @@ def _moments(first: Params, second: Params) -> Statistics:
     return Statistics({**named, **{f"second/{k}": v for k, v in second.items()}})
 
 
-def shapes(cfg: GradientSettings, task: Task) -> Shapes:
-    return {"gradient": model_shapes(task)}
-
-
-METHOD = Method(
+METHOD = replace(
+    fedsgd.METHOD,
     name="fedem",
     summary="FedSGD on inputs perturbed to lower the loss; no guarantee",
-    paper="FedEM, arXiv 2503.06021 (2025)",
+    paper="FedEM 2025, arXiv:2503.06021",
     settings=Config,
-    leaves={"gradient": Gradient},
-    guarantee=None,
     init=init,
     client=client,
     server=server,
-    plan=plan,
-    shapes=shapes,
     kinds=("image",),
     tiny={"rounds": 2, "batch": 8, "iterations": 2, "carry": True},
 )

@@ -1,5 +1,9 @@
 """FedEM with a guarantee: the perturbed gradient of each record goes through the door, clipped, noised and accounted.
 
+Paper: "FedEM: A Privacy-Preserving Framework for Concurrent Utility Preservation in Federated Learning",
+https://arxiv.org/abs/2503.06021; Abadi et al., "Deep Learning with Differential Privacy",
+https://arxiv.org/abs/1607.00133.
+
 What leaves: the noisy sum of clipped per-record gradients, each taken at the record's own perturbed input, divided by
 the expected batch. A record's perturbation depends on that record, the public model and random numbers of the record's
 own, which are secret, so the clip bounds what one record can do and the cost is DP-SGD's, no more and no less: FedEM's
@@ -8,25 +12,26 @@ perturbation neither helps nor hurts the account. It answers the paper's open qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
 from pydantic import Field
 
-from prismfl.core.method import DPSettings, Items, Method, Site, State
+from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.methods import robust
-from prismfl.methods.gradients import fedem
-from prismfl.nets.classifier import Classifier, build, cross_entropy_of_one
+from prismfl.methods.gradients import fedem, fedsgd
+from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.privacy.cost import Cost
-from prismfl.privacy.mechanisms import Params
 from prismfl.rng import Key
 
 
 class Config(fedem.GradientSettings, fedem.Perturbing, DPSettings):
+    """FedEM's settings, with a bound on each record's gradient."""
+
     batch: float = Field(32, gt=0, description="expected batch of a round")
     clip: float = Field(1.0, gt=0, description="bound on the norm of a record's gradient")
 
@@ -50,8 +55,9 @@ class PerturbedLoss:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The noisy gradient of the records at their perturbed inputs."""
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
 
     gradient = site.records.noisy_gradient(
         cast(Loss, PerturbedLoss(classifier.module, cfg)),
@@ -65,35 +71,26 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """One sampled Gaussian answer per round."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.rounds)
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
-    return too_long(items, robust.most_moved(task, _size(items), batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise))
+    """No longer a gradient than clipped ones of all records there are, and their noise."""
+    size = robust.size(items["gradient"].tensors)
+    most = robust.most_moved(task, size, batch=cfg.batch, clip=cfg.clip, sigma=cfg.noise)
+    return fedsgd.too_long(items, most)
 
 
-def too_long(items: Items, most: float) -> str | None:
-    found = robust.length(items["gradient"].tensors)
-    return None if found <= most else f"its gradient is {found:.3g} long, and clipped ones are {most:.3g} at most"
-
-
-def _size(items: Items) -> int:
-    return sum(v.numel() for v in items["gradient"].tensors.values())
-
-
-METHOD = Method(
+METHOD = replace(
+    fedem.METHOD,
     name="fedem-dp",
     summary="FedEM's perturbed gradients, clipped and noised",
-    paper="FedEM, arXiv 2503.06021 (2025); Abadi et al. 2016",
+    paper="FedEM 2025, arXiv:2503.06021; Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
-    leaves={"gradient": Gradient},
     guarantee="site",
-    init=fedem.init,
     client=client,
-    server=fedem.server,
     plan=plan,
-    shapes=fedem.shapes,
     possible=possible,
-    kinds=("image",),
     tiny={"rounds": 2, "batch": 8, "iterations": 2},
 )

@@ -1,30 +1,30 @@
 """FedDM (Xiong et al. 2023): each site's images match its records class by class in the features of nearby networks.
 
-What leaves: synthetic images with public labels, every round. `feddm` takes exact class means and has no guarantee;
-`feddm-dp` asks the door for noisy sums by class (features of norm at most 1, and the class's size in the same release)
-and pays for each network it looks through. The server trains the model on everybody's images.
+Paper: Xiong, Wang, Cheng, Yu, Hsieh, "FedDM: Iterative Distribution Matching for Communication-Efficient Federated
+Learning", https://arxiv.org/abs/2207.09653.
+
+What leaves: synthetic images with public labels, every round, made from exact class means: no guarantee (`feddm-dp`
+has it). The server trains the model on everybody's images.
 
 Differs from the paper: the network's answers before the last layer are matched, the last layer's are not; networks
-are the server's model plus Gaussian noise of norm `rho`; images begin as noise and are carried over; in the private
-form the paper adds noise to gradients of the images, here the means are noised and the images are post-processing.
+are the server's model plus Gaussian noise of norm `rho`; images begin as noise and are carried over.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from pydantic import Field
 from torch import nn
-from torch.nn import functional as F
 
-from prismfl.core.method import DPSettings, Inbox, Items, Method, Site, State
+from prismfl.core.method import Inbox, Items, Method, Site, State
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.kernels.clipped_gradients import tame
+from prismfl.kernels.loss import Params
 from prismfl.methods.averaging import fedavg
 from prismfl.methods.landscape.image_exchange import (
     Declared,
@@ -40,12 +40,10 @@ from prismfl.methods.landscape.image_exchange import (
     shapes,
 )
 from prismfl.methods.landscape.matching import Matcher, walk
-from prismfl.nets.classifier import Classifier, Params, build
+from prismfl.nets.classifier import Classifier, network
 from prismfl.nets.training import cosine
-from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
-COUNT_SHARE = 0.1  # of a row's squared norm: the class's size, released with the sum
 Means = Callable[[Params], torch.Tensor]
 Look = Callable[[Params, torch.Tensor], torch.Tensor]
 
@@ -54,25 +52,22 @@ class Matching(Declared):
     """Settings of both forms."""
 
     rounds: int = Field(10, ge=1, description="communication rounds")
-    networks: int = Field(50, ge=1, description="networks near the server's that images are matched in, a round")
-    updates: int = Field(5, ge=1, description="image updates a network")
+    networks: int = Field(50, ge=1, description="networks near the server's that images are matched in, per round")
+    updates: int = Field(5, ge=1, description="image updates per network")
     rho: float = Field(5.0, ge=0, description="distance of the networks from the server's model")
     image_lr: float = Field(1.0, gt=0, description="learning rate of the images")
     momentum: float = Field(0.5, ge=0, lt=1, description="momentum of the images")
     lr: float = Field(0.1, gt=0, description="learning rate of the model, falling along a cosine over the rounds")
-    server_steps: int = Field(100, ge=1, description="steps of the server a round")
+    server_steps: int = Field(100, ge=1, description="steps of the server per round")
 
 
 class Config(Matching):
+    """Exact class means of random batches."""
+
     batch: int = Field(256, ge=1, description="records a network looks at, of each class")
 
 
-class PrivateConfig(Matching, DPSettings):
-    batch: float = Field(256, gt=0, description="expected batch of a query")
-    image_lr: float = Field(20.0, gt=0, description="learning rate of the images")
-
-
-def features(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def features(classifier: Classifier, params: Params, x: torch.Tensor) -> torch.Tensor:
     """What goes into the network's last layer."""
     children = list(classifier.module.named_children())
     body = nn.Sequential()
@@ -81,11 +76,6 @@ def features(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torc
     own = {k: v for k, v in params.items() if not k.startswith(f"{children[-1][0]}.")}
     out: torch.Tensor = torch.func.functional_call(body, own, (x,))
     return out.flatten(1)
-
-
-def bounded(classifier: Classifier, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """The same, scaled to norm 1: what one record may add to a sum."""
-    return F.normalize(features(classifier, params, x), dim=1)
 
 
 def near(start: Params, rho: float, key: Key) -> Params:
@@ -116,10 +106,11 @@ def matched(cfg: Matching, state: State, site: Site, key: Key, *, look: Look, me
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images whose class means are those of random batches of records."""
     task, records = site.task, site.records.exact()
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     order, start = key.child("order").torch(), state.items["model"].to(task.device)
     held = [torch.nonzero(records.y == c).flatten() for c in range(len(task.classes))]
 
@@ -137,35 +128,13 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return made, made
 
 
-def private_client(cfg: PrivateConfig, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
-    classes = len(task.classes)
-
-    def means(params: Params) -> torch.Tensor:
-        @torch.no_grad()
-        def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            # Of weights that are nobody's training, each record by itself: see `clipped_gradient_sum`.
-            one_by_one = [bounded(classifier, params, one) for one in torch.split(x, len(x) if tame(params) else 1)]
-            seen = torch.cat(one_by_one)
-            sized = torch.full_like(seen[:, :1], math.sqrt(COUNT_SHARE))
-            row = torch.cat([math.sqrt(1 - COUNT_SHARE) * seen, sized], 1)
-            return (F.one_hot(y, classes).to(row)[:, :, None] * row[:, None]).flatten(1)
-
-        sums = site.records.noisy_sum(rows, bound=1.0, sigma=cfg.noise, batch=cfg.batch).reshape(classes, -1)
-        count = (sums[:, -1] / math.sqrt(COUNT_SHARE)).clamp_min(max(1.0, 2 * cfg.noise / math.sqrt(COUNT_SHARE)))
-        return (sums[:, :-1] / math.sqrt(1 - COUNT_SHARE) / count[:, None]).to(task.device)
-
-    made = matched(cfg, state, site, key, look=partial(bounded, classifier), means=means)
-    return made, made
-
-
 def _width(classifier: Classifier, params: Params, task: Task) -> int:
     return features(classifier, params, torch.zeros(1, *task.shape, device=task.device)).shape[1]
 
 
 def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    """Descent on everybody's images."""
+    classifier, _ = network(task, key=Key.seed(0))
     matcher, (x, y) = Matcher(classifier), pool(inbox, task)
     lr = cosine(cfg.lr, state.round, cfg.rounds)
     start = state.items["model"].to(task.device)
@@ -173,15 +142,10 @@ def server(cfg: Matching, task: Task, state: State, inbox: Inbox, key: Key) -> I
     return after(done, x, y, last=state.round + 1 == cfg.rounds)
 
 
-def plan(cfg: PrivateConfig, task: Task) -> Cost:
-    return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.rounds)
-
-
-TINY = {"rounds": 2, "images": 2, "networks": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "server_steps": 3}
 METHOD = Method(
     name="feddm",
     summary="images whose features match each class's, at every site",
-    paper="Xiong et al. 2023 (FedDM)",
+    paper="Xiong et al. 2023 (FedDM), arXiv:2207.09653",
     settings=Config,
     leaves={"images": SyntheticSet},
     guarantee=None,
@@ -193,23 +157,5 @@ METHOD = Method(
     possible=possible,
     kinds=("image",),
     advice=advice,
-    tiny=TINY,
+    tiny={"rounds": 2, "images": 2, "networks": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "server_steps": 3},
 )
-PRIVATE = Method(
-    name="feddm-dp",
-    summary="FedDM with noisy class means",
-    paper="Xiong et al. 2023 (FedDM)",
-    settings=PrivateConfig,
-    leaves={"images": SyntheticSet},
-    guarantee="site",
-    init=init,
-    client=private_client,
-    server=server,
-    plan=plan,
-    shapes=shapes,
-    possible=possible,
-    kinds=("image",),
-    advice=advice,
-    tiny=TINY,
-)
-METHODS = (METHOD, PRIVATE)

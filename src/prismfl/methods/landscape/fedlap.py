@@ -1,5 +1,8 @@
 """FedLAP (Wang, Kerkouche, Chen, Fritz 2023, Algorithms 1 and 2): images that stand for each site's loss, no guarantee.
 
+Paper: Wang, Kerkouche, Chen, Fritz, "FedLAP-DP: Federated Learning by Sharing Differentially Private Loss
+Approximations", https://arxiv.org/abs/2302.01068.
+
 What leaves: synthetic images with their labels and the radius inside which they are good, every round, made from the
 exact records: no differential privacy (`fedlap-dp` has it). Each site measures its radius r_k as the distance from the
 server's model at which training on its images has the least loss on its records; the server stays within the smallest,
@@ -18,27 +21,70 @@ from statistics import median
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import Statistics, SyntheticSet
 from prismfl.core.records import Records
 from prismfl.core.task import Task
 from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.averaging import fedavg
-from prismfl.methods.landscape import fedlap_dp, image_exchange
-from prismfl.methods.landscape.matching import Criterion, Matcher, approximate, walk
-from prismfl.nets.classifier import Params, build
-from prismfl.nets.siamese import View, draw
+from prismfl.methods.landscape import image_exchange
+from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, Target, approximate, walk
+from prismfl.nets.classifier import network
+from prismfl.nets.siamese import OPERATIONS, View, draw
 from prismfl.nets.training import cosine
 from prismfl.rng import Key
 
 FIXED_STEPS = 100
 
 
-class Config(fedlap_dp.Landscape):
-    images: int = Field(50, ge=1, description="synthetic images a class")
+class Landscape(image_exchange.Declared):
+    """Settings of FedLAP, with and without noise."""
+
+    rounds: int = Field(15, ge=1, description="communication rounds")
+    paths: int = Field(4, ge=1, description="training paths from the server's model (R_i)")
+    stops: int = Field(5, ge=1, description="stops on a path at most")
+    batches: int = Field(10, ge=1, description="batches of records at each stop")
+    updates: int = Field(5, ge=1, description="image updates per batch (R_b)")
+    model_steps: int = Field(2, ge=0, description="model steps on the images from stop to stop (R_l)")
+    radius: float = Field(1.5, gt=0, description="trust region around the server's model")
+    image_lr: float = Field(100.0, gt=0, description="learning rate of the images")
+    momentum: float = Field(0.5, ge=0, lt=1, description="momentum of the images")
+    lr: float = Field(0.1, gt=0, description="learning rate of the model, falling along a cosine over the rounds")
+    server_steps: int = Field(500, ge=1, description="steps of the server per round, at most")
+    mse: float = Field(0.0, ge=0, description="weight of the squared error beside the cosine distance")
+    augment: tuple[str, ...] = Field((), description=f"siamese augmentation: any of {', '.join(OPERATIONS)}")
+
+    @field_validator("augment")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in OPERATIONS:
+                raise ValueError(f"expected operations out of {', '.join(OPERATIONS)}")
+        return names
+
+    def schedule(self, round: int) -> Schedule:
+        """How long the images of a round are fitted."""
+        return Schedule(
+            paths=self.paths,
+            stops=self.stops,
+            batches=self.batches,
+            updates=self.updates,
+            model_steps=self.model_steps,
+            radius=self.radius,
+            image_lr=self.image_lr,
+            momentum=self.momentum,
+            lr=cosine(self.lr, round, self.rounds),
+        )
+
+
+class Config(Landscape):
+    """FedLAP as published, without noise."""
+
+    images: int = Field(50, ge=1, description="synthetic images per class")
     paths: int = Field(1, ge=1, description="training paths from the server's model (R_i)")
     batches: int = Field(40, ge=1, description="batches of records at each stop")
     batch: int = Field(256, ge=1, description="records in a batch")
@@ -56,33 +102,45 @@ class Config(fedlap_dp.Landscape):
 
     @property
     def distance(self) -> Criterion:
+        """What the images' gradients are compared by."""
         if self.criterion == "mse":
             return Criterion(cosine=False, mse=1.0)
         return Criterion(mse=self.mse if self.criterion == "regularised" else 0.0)
 
 
-def init(cfg: Config, task: Task, key: Key) -> Items:
-    return image_exchange.init(cfg, task, key)
+def fit_images(
+    cfg: Landscape, state: State, site: Site, key: Key, matcher: Matcher, *, x: torch.Tensor, y: torch.Tensor,
+    target: Target,
+) -> tuple[SyntheticSet, int]:  # fmt: skip
+    """Images whose gradients meet those that `target` gives around the server's model, and how often it was asked."""
+    augmentation = key.child("augment").torch()
+    x, asked = approximate(
+        matcher,
+        state.items["model"].to(site.task.device),
+        x=x,
+        y=y,
+        target=target,
+        schedule=cfg.schedule(state.round),
+        views=lambda: draw(cfg.augment, augmentation),
+    )
+    return image_exchange.sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round), asked
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    task, schedule = site.task, cfg.schedule(state.round)
-    records = site.records.exact()
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    """Images fitted to the exact gradients of random batches, and the radius inside which they are good."""
+    task, records = site.task, site.records.exact()
+    classifier, _ = network(task, key=key)
     matcher, start = Matcher(classifier, cfg.distance), state.items["model"].to(task.device)
     own = labels_at(cfg, task, site.name, records)
     x, y = first_images(cfg, site, records, own, key)
-    order, augmentation = key.child("order").torch(), key.child("augment").torch()
+    order = key.child("order").torch()
 
     def target(params: Params, view: View | None) -> Params:
         rows = torch.randint(len(records), (min(cfg.batch, len(records)),), generator=order)
         real = records.x[rows] if view is None else view(records.x[rows])
         return matcher.gradient(params, real, records.y[rows])
 
-    x, _ = approximate(
-        matcher, start, x=x, y=y, target=target, schedule=schedule, views=lambda: draw(cfg.augment, augmentation)
-    )
-    made = image_exchange.sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)
+    made, _ = fit_images(cfg, state, site, key, matcher, x=x, y=y, target=target)
     found = {"radius": torch.tensor([measured_radius(cfg, matcher, start, made, records, round=state.round)])}
     if cfg.criterion == "calibrated":
         real = matcher.gradient(start, records.x[: cfg.radius_records], records.y[: cfg.radius_records])
@@ -140,10 +198,11 @@ def measured_radius(
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Descent on everybody's images, as far as the sites' radii allow."""
     radii = [float(items["quality"].tensors["radius"]) for _, items in sorted(inbox.items())]
     chosen = {"min": min(radii), "median": median(radii), "max": max(radii), "fixed": math.inf}[cfg.strategy]
     steps = FIXED_STEPS if cfg.strategy == "fixed" else cfg.server_steps
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0), device=task.device)
+    classifier, _ = network(task, key=Key.seed(0))
     matcher, lr = Matcher(classifier), cosine(cfg.lr, state.round, cfg.rounds)
     start = state.items["model"].to(task.device)
     x, y = image_exchange.pool(inbox, task)
@@ -173,6 +232,7 @@ def calibrated(matcher: Matcher, params: Params, inbox: Inbox, task: Task) -> Pa
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Declared labels, pixels within reach, and a radius that the site's own walk can have found."""
     quality = items["quality"].tensors
     if not 0.0 <= float(quality["radius"]) <= 1.001 * cfg.radius:
         return f"its radius is {float(quality['radius']):.3g}, and {cfg.radius:g} is the largest"
@@ -182,6 +242,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """The images, the radius, and the norms of the gradients where they are sent along."""
     quality: dict[str, tuple[str, tuple[int, ...]]] = {"radius": ("float32", (1,))}
     if cfg.criterion == "calibrated":
         quality = {"norms": ("float32", (len(fedavg.model_shapes(task)),))} | quality
@@ -191,11 +252,11 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 METHOD = Method(
     name="fedlap",
     summary="images fitted to exact gradients stand for each site's loss",
-    paper="Wang et al. 2023 (FedLAP-DP)",
+    paper="Wang et al. 2023 (FedLAP-DP), arXiv:2302.01068",
     settings=Config,
     leaves={"images": SyntheticSet, "quality": Statistics},
     guarantee=None,
-    init=init,
+    init=image_exchange.init,
     client=client,
     server=server,
     plan=fedavg.plan,

@@ -20,7 +20,7 @@ MOST_PIXEL = 1e6
 class Declared(Settings):
     """Settings of methods whose sites send images of declared classes."""
 
-    images: int = Field(10, ge=1, description="synthetic images a class")
+    images: int = Field(10, ge=1, description="synthetic images per class")
     public_classes: tuple[tuple[int, ...], ...] | None = Field(
         None, description="classes of each site, where they are public; None: images of every declared class"
     )
@@ -34,6 +34,7 @@ def classes_of(cfg: Declared, task: Task, site: str) -> tuple[int, ...]:
 
 
 def check_classes(cfg: Declared, task: Task) -> None:
+    """Refuse declared classes that are not the task's, or that would make releases of different sizes."""
     declared = cfg.public_classes
     if declared is None:
         return
@@ -48,11 +49,13 @@ def check_classes(cfg: Declared, task: Task) -> None:
 
 
 def init(cfg: Declared, task: Task, key: Key) -> Items:
+    """A fresh model, once the declared classes are checked."""
     check_classes(cfg, task)
     return fedavg.init(cfg, task, key)
 
 
 def labels_of(cfg: Declared, task: Task, site: str) -> torch.Tensor:
+    """The labels of a site's images: public, class by class."""
     return torch.tensor(classes_of(cfg, task, site)).repeat_interleave(cfg.images)
 
 
@@ -65,6 +68,7 @@ def first_images(site: Site, key: Key, *, count: int, carried: bool) -> torch.Te
 
 
 def sealed_images(x: torch.Tensor, y: torch.Tensor, *, image_lr: float, site: str, round: int) -> SyntheticSet:
+    """The images as they leave; a refusal that says what to lower where they are not finite."""
     if not bool(torch.isfinite(x).all()):
         raise BoundaryError(
             f"Images of {site} in round {round + 1} are not finite at image_lr {image_lr:g}; nothing was sent. "
@@ -102,6 +106,7 @@ def after(done: Walk, x: torch.Tensor, y: torch.Tensor, *, last: bool) -> Items:
 
 
 def shapes(cfg: Declared, task: Task) -> Shapes:
+    """As many images from every site, with their labels."""
     count = cfg.images * len(classes_of(cfg, task, task.sites[0]))
     return {"images": {"x": ("float32", (count, *task.shape)), "y": ("int64", (count,))}}
 

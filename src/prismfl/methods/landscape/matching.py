@@ -1,24 +1,26 @@
 """Images that stand for a loss landscape: their gradients point where the records' gradients do, near a model.
 
-Gradient matching (Zhao et al. 2021) along training paths inside a trust region, as in FedLAP (Wang et al. 2023).
+Gradient matching (https://arxiv.org/abs/2006.05929) along training paths inside a trust region, as in FedLAP
+(https://arxiv.org/abs/2302.01068).
 Nothing here touches a record: the gradients to match come from a function, be it the door's or exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from prismfl.kernels import double_backward
-from prismfl.nets.classifier import Classifier, Params
+from prismfl.kernels.loss import Params
+from prismfl.nets.classifier import Classifier
 from prismfl.nets.siamese import View
 from prismfl.nets.training import step
 
-Target = Callable[[Params, View | None], Mapping[str, torch.Tensor]]
+Target = Callable[[Params, View | None], Params]
 TINY = 1e-6
 
 
@@ -29,9 +31,7 @@ class Criterion:
     cosine: bool = True
     mse: float = 0.0
 
-    def distance(
-        self, found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], names: Sequence[str]
-    ) -> torch.Tensor:
+    def distance(self, found: Params, wanted: Params, names: Sequence[str]) -> torch.Tensor:
         """Per layer, the cosine distance averaged over rows (output channels; vectors are one row), plus the error."""
         total = torch.zeros((), device=found[names[0]].device)
         for name in names:
@@ -44,10 +44,10 @@ class Criterion:
         return total
 
 
-def audible(module: nn.Module) -> list[str]:
+def detectable(module: nn.Module) -> list[str]:
     """Parameters whose gradient says something.
 
-    A bias right before a norm with one group a channel moves nothing: its gradient is zero up to rounding, and the
+    A bias right before a norm with one group per channel moves nothing: its gradient is zero up to rounding, and the
     direction of rounding errors must not be matched.
     """
     silent, before = set(), ""
@@ -71,16 +71,16 @@ class Matcher:
 
     def __post_init__(self) -> None:
         module = self.classifier.module
-        object.__setattr__(self, "names", audible(module))
+        object.__setattr__(self, "names", detectable(module))
         object.__setattr__(self, "plain", double_backward.plain_convnet(module) if self.by_hand else None)
 
     def image_gradient(
         self,
-        params: Mapping[str, torch.Tensor],
+        params: Params,
         *,
         x: torch.Tensor,
         y: torch.Tensor,
-        target: Mapping[str, torch.Tensor],
+        target: Params,
         view: View | None = None,
     ) -> torch.Tensor:
         """The gradient by the images of the distance between their gradient and `target`."""
@@ -108,29 +108,29 @@ class Matcher:
         with torch.no_grad():
             return double_backward.ordinary(plain, params, x, y).gradient
 
-    def _plain(self, params: Mapping[str, torch.Tensor], x: torch.Tensor) -> double_backward.Plain | None:
+    def _plain(self, params: Params, x: torch.Tensor) -> double_backward.Plain | None:
         return self.plain if self.plain is not None and double_backward.fits(self.plain, params, x) else None
 
-    def _graph(self, params: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _graph(self, params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
         leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
         loss = self.classifier.loss(leaves, x, y)
         return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), create_graph=True)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long images are fitted: paths from the start, stops on a path, batches a stop, image updates a batch, and
+    """How long images are fitted: paths from the start, stops on a path, batches per stop, image updates per batch, and
     model steps from one stop to the next."""
 
-    paths: int
     stops: int
-    batches: int
     updates: int
     model_steps: int
-    radius: float
     image_lr: float
     momentum: float
     lr: float
+    paths: int = 1
+    batches: int = 1
+    radius: float = math.inf
 
     @property
     def queries(self) -> int:
@@ -171,7 +171,7 @@ def approximate(
     return x, asked
 
 
-def length(params: Mapping[str, torch.Tensor], start: Mapping[str, torch.Tensor]) -> float:
+def length(params: Params, start: Params) -> float:
     """The Euclidean distance between two models."""
     return math.sqrt(sum(float((params[k] - start[k]).double().square().sum()) for k in params))
 

@@ -1,5 +1,8 @@
 """Private set generation (Chen, Kerkouche, Fritz 2022): images fitted to noisy gradients of many fresh networks, once.
 
+Paper: Chen, Kerkouche, Fritz, "Private Set Generation with Discriminative Information",
+https://arxiv.org/abs/2211.04446.
+
 What leaves: synthetic images with public labels, in one release; the model is trained on them alone. `psg` pools all
 records in one place, as published; `psg-sites` lets every site make its own set and the server train on all of them.
 Each network starts afresh and is trained on the images from stop to stop, so they serve any network, not one.
@@ -10,77 +13,45 @@ class would have to say how large the class is; images begin as noise, and there
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from pydantic import Field
 
-from prismfl.core.method import DPSettings, Inbox, Items, Method, Site, State
-from prismfl.core.payloads import SyntheticSet, Weights
+from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.task import Task
-from prismfl.methods.landscape.image_exchange import (
-    Declared,
-    advice,
-    first_images,
-    init,
-    labels_of,
-    pool,
-    possible,
-    sealed_images,
-    shapes,
-)
+from prismfl.methods.landscape import dsc
+from prismfl.methods.landscape.image_exchange import advice, first_images, labels_of, sealed_images
 from prismfl.methods.landscape.matching import Matcher, Schedule, approximate
-from prismfl.nets.classifier import Params, build
-from prismfl.nets.training import fit
+from prismfl.nets.classifier import network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
-class OneShot(Declared):
-    """Settings that the one-shot methods share."""
+class Config(dsc.OneShot, DPSettings):
+    """Dataset condensation's settings, with the bound and the batch of each noisy gradient."""
 
-    rounds: int = Field(1, ge=1, le=1, description="one release")
-    networks: int = Field(20, ge=1, description="fresh networks, one after the other")
-    stops: int = Field(10, ge=1, description="places on each network's training path")
-    updates: int = Field(5, ge=1, description="image updates at each place")
-    model_steps: int = Field(10, ge=0, description="model steps on the images from place to place")
-    image_lr: float = Field(10.0, gt=0, description="learning rate of the images")
-    momentum: float = Field(0.5, ge=0, lt=1, description="momentum of the images")
-    lr: float = Field(0.1, gt=0, description="learning rate of the networks")
-    epochs: int = Field(300, ge=1, description="epochs of the final training on the images")
-    train_lr: float = Field(0.01, gt=0, description="learning rate of the final training")
+    batch: float = Field(256, gt=0, description="expected batch of a query")
+    clip: float = Field(0.1, gt=0, description="bound on the norm of a record's gradient")
 
     def schedule(self) -> Schedule:
+        """One path from each fresh network, one query at each stop."""
         return Schedule(
-            paths=1,
             stops=self.stops,
-            batches=1,
             updates=self.updates,
             model_steps=self.model_steps,
-            radius=math.inf,
             image_lr=self.image_lr,
             momentum=self.momentum,
             lr=self.lr,
         )
 
 
-class Config(OneShot, DPSettings):
-    batch: float = Field(256, gt=0, description="expected batch of a query")
-    clip: float = Field(0.1, gt=0, description="bound on the norm of a record's gradient")
-
-
-def fresh_networks(cfg: OneShot, task: Task, key: Key) -> Iterator[Params]:
-    for k in range(cfg.networks):
-        yield build(task.model, task.shape, len(task.classes), key=key.child("network", k), device=task.device)[1]
-
-
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """Images fitted to noisy gradients along the training of fresh networks."""
     task = site.task
-    classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, _ = network(task, key=key)
     matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
-    for params in fresh_networks(cfg, task, key):
+    for params in dsc.fresh_networks(cfg, task, key):
         x, _ = approximate(
             matcher,
             params,
@@ -94,35 +65,21 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     return {"images": sealed_images(x, y, image_lr=cfg.image_lr, site=site.name, round=state.round)}, {}
 
 
-def server(cfg: OneShot, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    """A fresh model trained on the images."""
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("model"), device=task.device)
-    x, y = pool(inbox, task)
-    trained = fit(classifier, params, x=x, y=y, epochs=cfg.epochs, batch=256, lr=cfg.train_lr, key=key.child("fit"))
-    return {"model": Weights(trained), "synthetic": SyntheticSet.of(x, y)}
-
-
 def plan(cfg: Config, task: Task) -> Cost:
+    """One sampled Gaussian answer at every stop of every network."""
     return task.gaussian(cfg.noise, batch=cfg.batch, times=cfg.networks * cfg.schedule().queries)
 
 
-METHOD = Method(
+METHOD = replace(
+    dsc.METHOD,
     name="psg",
     summary="images fitted to noisy gradients of fresh networks, all records in one place",
-    paper="Chen et al. 2022 (PSG)",
+    paper="Chen et al. 2022 (PSG), arXiv:2211.04446",
     settings=Config,
-    leaves={"images": SyntheticSet},
     guarantee="site",
-    init=init,
     client=client,
-    server=server,
     plan=plan,
-    shapes=shapes,
-    possible=possible,
-    pooled=True,
-    kinds=("image",),
     advice=advice,
     tiny={"images": 2, "networks": 2, "stops": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "epochs": 2},
 )
 SITES = replace(METHOD, name="psg-sites", summary="PSG at every site, the server trains on all sets", pooled=False)
-METHODS = (METHOD, SITES)

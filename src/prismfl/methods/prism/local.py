@@ -1,5 +1,7 @@
 """prism-local: PRISM as its abstract has it, with the synthesis on each site and a peer-to-peer exchange of images.
 
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
 What leaves a site, once: a synthetic set for all declared classes. Behind it, all at the site: optionally a local
 model trained with DP-SGD (`share` of the budget; 0 leaves it out), the noisy feature statistics, and public images
 optimised to match them, labelled softly by the site's own head (and DP-SGD model). Every site then trains a model for
@@ -19,25 +21,29 @@ from torch.nn import functional as F
 from prismfl.core.method import Inbox, Items, Method, OwnSite, Shapes, Site, State
 from prismfl.core.payloads import SyntheticSet, Weights
 from prismfl.core.task import Task
+from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.prism import head as prism_head
-from prismfl.methods.prism import prism
+from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism.encoder import encoder
+from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
-from prismfl.nets.classifier import Params, build
-from prismfl.nets.distil import distil
+from prismfl.nets.classifier import network
+from prismfl.nets.distil import train_fresh
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 
 class Config(prism.Config):
+    """As `prism`, with the share of the budget that a DP-SGD model takes."""
+
     rounds: int = Field(1, ge=1, le=1, description="one release")
     aggregate: Literal["mean", "clipped-mean"] = Field("clipped-mean", description=robust.HOW)
     share: float = Field(0.0, ge=0, lt=1, description="share of the squared budget that DP-SGD training takes")
     sgd_steps: int = Field(60, ge=1, description="DP-SGD steps of the local model")
-    sgd_batch: float = Field(256, gt=0, description="expected batch")
-    sgd_clip: float = Field(1.0, gt=0)
-    sgd_lr: float = Field(0.5, gt=0)
+    sgd_batch: float = Field(256, gt=0, description="expected batch of a step")
+    sgd_clip: float = Field(1.0, gt=0, description="bound on the norm of a record's gradient")
+    sgd_lr: float = Field(0.5, gt=0, description="learning rate of DP-SGD")
 
     @property
     def statistics_noise(self) -> float:
@@ -55,7 +61,7 @@ def train_privately(cfg: Config, site: Site, key: Key) -> Params | None:
     if not cfg.share:
         return None
     task = site.task
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+    classifier, params = network(task, key=key)
 
     def gradient(current: Params, i: int) -> Params:
         return site.records.noisy_gradient(
@@ -75,28 +81,29 @@ def sgd_sigma(cfg: Config, task: Task) -> float:
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """The site's own images, softly labelled by what it has released to itself."""
     task = site.task
     model = train_privately(cfg, site, key.child("sgd"))
     own = cfg.model_copy(update={"sigma": cfg.statistics_noise})
-    statistics = prism_head.release_statistics(own, site)
-    enc = prism_head.encoder(own, task)
-    plan = prism_head.layout(own, enc.rank)
-    pooled = prism_head.pool(own, plan, [statistics.tensors], enc, usual=task.records / len(task.classes))
-    head = prism_head.lda_head(own, pooled)
+    released = statistics.release_statistics(own, site).tensors
+    enc, layout = encoder(own, task), statistics.row_layout(own, task)
+    pooled = pool(own, layout, [released], enc, usual=task.records / len(task.classes))
+    head = lda_head(own, pooled)
     x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
     pictures = x.float() / 255.0
-    soft = F.softmax(prism_head.head_scores(enc, head, pictures) / cfg.temperature, 1)
+    soft = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
     if model is not None:
-        classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
+        classifier, _ = network(task, key=key)
         with torch.no_grad():
             soft = 0.5 * soft + 0.5 * F.softmax(classifier.logits(model, pictures), 1)
     # How sure the site is that it has a class at all: images of classes it lacks weigh next to nothing.
-    trust = (pooled.counts / (pooled.counts + 3.0 * own.noise / plan.count)).to(soft)[y]
+    trust = (pooled.counts / (pooled.counts + 3.0 * own.noise / layout.count)).to(soft)[y]
     labels = trust[:, None] * (0.5 * F.one_hot(y, len(task.classes)) + 0.5 * soft)
     return {"synthetic": SyntheticSet.of(x, labels.float())}, {}
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """A model trained on everybody's images."""
     sets = {site: items["synthetic"] for site, items in sorted(inbox.items())}
     factors = dict.fromkeys(sets, 1.0)
     if cfg.aggregate == "clipped-mean":
@@ -119,8 +126,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
     trust = mass.reshape(len(task.classes), cfg.images)
     if float((trust.amax(1) - trust.amin(1)).max()) > 1e-3:
         return "images of one class are trusted differently"
-    form = prism_head.layout(cfg, prism_head.public_rank(cfg, task))
-    doubt = cfg.statistics_noise / form.count
+    doubt = cfg.statistics_noise / statistics.row_layout(cfg, task).count
     # Counts are floored at 1 there; the margin is for float32 close to a trust of 1.
     level = (trust.mean(1) - 1e-4).clamp(min=0.0)
     counts = (3.0 * doubt * level / (1.0 - level) - 1.0).clamp(min=0.0)
@@ -128,6 +134,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
 
 
 def pool_sets(sets: list[SyntheticSet]) -> SyntheticSet:
+    """All sets as one."""
     return SyntheticSet.of(torch.cat([s.tensors["x"] for s in sets]), torch.cat([s.y for s in sets]))
 
 
@@ -137,18 +144,15 @@ def train_on(cfg: Config, task: Task, x: torch.Tensor, y: torch.Tensor, key: Key
     pictures = torch.cat([affine(x, generator, flip=task.shape[0] == 3) for _ in range(cfg.copies)])
     labels = y.repeat(cfg.copies, 1)
     mass = labels.sum(1).clamp_min(1e-6)
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
-    return distil(
-        classifier,
-        params,
+    return train_fresh(
+        task,
         x=pictures,
         y=labels / mass[:, None],
         weights=mass.cpu(),
         steps=cfg.train_steps,
         batch=cfg.train_batch,
         lr=cfg.train_lr,
-        colour=task.shape[0] == 3,
-        key=key.child("train"),
+        key=key,
     )
 
 
@@ -163,6 +167,7 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
 
 
 def plan(cfg: Config, task: Task) -> Cost:
+    """The statistics, and the DP-SGD steps where they have a share."""
     cost = task.gaussian(cfg.statistics_noise)
     if cfg.share:
         cost = cost + task.gaussian(sgd_sigma(cfg, task), batch=cfg.sgd_batch, times=cfg.sgd_steps)
@@ -170,6 +175,7 @@ def plan(cfg: Config, task: Task) -> Cost:
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
+    """As many images of every declared class, with soft labels."""
     count = cfg.images * len(task.classes)
     return {"synthetic": {"x": ("uint8", (count, *task.shape)), "y": ("float32", (count, len(task.classes)))}}
 
@@ -181,7 +187,7 @@ METHOD = Method(
     settings=Config,
     leaves={"synthetic": SyntheticSet},
     guarantee="site",
-    init=prism_head.init,
+    init=statistics.init,
     client=client,
     server=server,
     plan=plan,

@@ -1,6 +1,8 @@
 """PRISM: public images are optimised to match differentially private feature statistics (one shot).
 
-Paper: PRISM-FL (abstract). What leaves a site is in `prism_head`. Everything after it is post-processing at the server:
+Paper: "PRISM-FL: Privacy-preserving Image Synthesis Mechanism for Federated Learning" (abstract).
+
+What leaves a site is in `statistics`. Everything after it is post-processing at the server:
 a closed-form head, public images moved until their features meet the released means, soft labels by the head, and a
 fresh network trained on them. Differs from the abstract: the features come from public images instead of a DP-SGD model
 (`prism-local` has the DP-SGD share), and statistics travel, pooled before the synthesis (`prism-local` sends the images
@@ -9,30 +11,33 @@ themselves).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch.nn import functional as F
 
-from prismfl.core.method import Inbox, Items, Method, State
+from prismfl.core.method import Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticSet, Weights
 from prismfl.core.task import Task
-from prismfl.methods.prism import head as prism_head
-from prismfl.methods.prism.head import Encoder, Pooled
+from prismfl.kernels.loss import Params
+from prismfl.methods.prism.encoder import Encoder
+from prismfl.methods.prism.head import METHOD as PRISM_HEAD
+from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
-from prismfl.nets.classifier import Params, build
-from prismfl.nets.distil import balanced_weights, distil
+from prismfl.nets.distil import balanced_weights, train_fresh
 from prismfl.nets.matching import Look, match_images, moment_gap
 from prismfl.rng import Key
 
 
-class Config(prism_head.HeadConfig):
-    images: int = Field(50, ge=1, description="synthetic images a class")
+class Config(HeadConfig):
+    """What is released, how images are matched to it, and how the fresh network is trained on them."""
+
+    images: int = Field(50, ge=1, description="synthetic images per class")
     steps: int = Field(300, ge=0, description="matching steps")
-    per_step: int = Field(4, ge=1, description="random networks asked a step")
-    image_lr: float = Field(0.3, gt=0)
+    per_step: int = Field(4, ge=1, description="random networks asked in a step")
+    image_lr: float = Field(0.3, gt=0, description="learning rate of the images")
     moments: float = Field(0.0, ge=0, description="weight of matching the released second moments as well")
     closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
     labels: Literal["hard", "half", "soft"] = Field(
@@ -47,12 +52,12 @@ class Config(prism_head.HeadConfig):
     centre: bool = Field(True, description="take off the public images' own leaning to some classes")
     temperature: float = Field(1.0, gt=0, description="of the soft labels")
     train_steps: int = Field(700, ge=1, description="training steps of the fresh network")
-    train_batch: int = Field(128, ge=1)
-    train_lr: float = Field(2e-3, gt=0)
+    train_batch: int = Field(128, ge=1, description="batch of a training step")
+    train_lr: float = Field(2e-3, gt=0, description="learning rate of the training, falling along a cosine")
 
 
 def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
-    """`images` public images a declared class, moved until they match; as the uint8 values that would travel."""
+    """`images` public images per declared class, moved until they match; as the uint8 values that would travel."""
     classes = len(task.classes)
     labels = torch.arange(classes, device=task.device).repeat_interleave(cfg.images)
     seeds = public_seeds(task, len(labels), key).to(task.device)
@@ -74,7 +79,7 @@ def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) 
 
 def _moments(cfg: Config, enc: Encoder, pooled: Pooled, labels: torch.Tensor) -> Look:
     """The gap between images and release in means and covariance, seen as the head sees them: whitened."""
-    root, means = prism_head.whitening(cfg, pooled).float().to(labels.device), pooled.means.to(labels.device)
+    root, means = whitening(cfg, pooled).float().to(labels.device), pooled.means.to(labels.device)
 
     def gap(images: torch.Tensor) -> torch.Tensor:
         z = (enc.coordinates(images) - means[labels]) @ root
@@ -99,7 +104,7 @@ def training_set(
     cfg: Config,
     task: Task,
     enc: Encoder,
-    head: Mapping[str, torch.Tensor],
+    head: Params,
     *,
     x: torch.Tensor,
     y: torch.Tensor,
@@ -110,7 +115,7 @@ def training_set(
     pictures = torch.cat([affine(x, generator, flip=colour) for _ in range(cfg.copies)])
     labels = F.one_hot(y.repeat(cfg.copies), len(task.classes)).float()
     if cfg.labels != "hard":
-        opinion = F.softmax(prism_head.head_scores(enc, head, pictures) / cfg.temperature, 1)
+        opinion = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
         labels = opinion if cfg.labels == "soft" else 0.5 * (labels + opinion)
     weights = torch.ones(len(pictures))
     if cfg.public_copies:
@@ -118,7 +123,7 @@ def training_set(
         shown = torch.cat(
             [crops(task.public.to(task.device), least=cfg.crop, generator=generator) for _ in range(cfg.public_copies)]
         )
-        scores = prism_head.head_scores(enc, head, shown)
+        scores = head_scores(enc, head, shown)
         if cfg.centre:
             scores = scores - scores.mean(0)
         guessed = F.softmax(scores / cfg.temperature, 1)
@@ -126,7 +131,7 @@ def training_set(
         weights = _with_share(weights, guessed, cfg.public_share)
     if cfg.blends:
         mixed = blended(pictures, cfg.blends * len(pictures), generator)
-        guessed = F.softmax(prism_head.head_scores(enc, head, mixed) / cfg.temperature, 1)
+        guessed = F.softmax(head_scores(enc, head, mixed) / cfg.temperature, 1)
         pictures, labels = torch.cat([pictures, mixed]), torch.cat([labels, guessed])
         weights = _with_share(weights, guessed, cfg.blend_share)
     return pictures, labels, weights
@@ -138,60 +143,38 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
     return torch.cat([(1 - share) / weights.sum() * weights, share / further.sum() * further])
 
 
-def train_fresh(
-    cfg: Config,
-    task: Task,
-    enc: Encoder,
-    head: Mapping[str, torch.Tensor],
-    *,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    key: Key,
-) -> Params:
-    """A new network of the task's kind that has seen nothing but the synthetic set."""
-    pictures, labels, weights = training_set(cfg, task, enc, head, x=x, y=y, key=key.child("set"))
-    classifier, params = build(task.model, task.shape, len(task.classes), key=key.child("fresh"), device=task.device)
-    return distil(
-        classifier,
-        params,
-        x=pictures,
+def from_statistics(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> Items:
+    """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
+    head = lda_head(cfg, pooled)
+    x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
+    own = key.child("model")
+    shown, labels, weights = training_set(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=own.child("set"))
+    params = train_fresh(
+        task,
+        x=shown,
         y=labels,
         weights=weights,
         steps=cfg.train_steps,
         batch=cfg.train_batch,
         lr=cfg.train_lr,
-        colour=task.shape[0] == 3,
-        key=key.child("train"),
+        key=own,
     )
-
-
-def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    if state.round < cfg.rounds - 1:
-        return {}
-    enc, pooled = prism_head.read_releases(cfg, task, inbox)
-    head = prism_head.lda_head(cfg, pooled)
-    x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
-    params = train_fresh(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=key.child("model"))
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
 
 
-METHOD = Method(
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """Images and model, after the last exchange."""
+    if state.round < cfg.rounds - 1:
+        return {}
+    return from_statistics(cfg, task, *read_releases(cfg, task, inbox), key)
+
+
+METHOD = replace(
+    PRISM_HEAD,
     name="prism",
     summary="public images matched to noisy feature statistics; a fresh model trained on them",
-    paper="PRISM-FL (abstract)",
     settings=Config,
-    leaves={"statistics": Statistics},
-    guarantee="site",
-    init=prism_head.init,
-    client=prism_head.client,
     server=server,
-    plan=prism_head.plan,
-    round_cost=prism_head.round_cost,
-    shapes=prism_head.shapes,
-    possible=prism_head.possible,
-    needs_public=True,
-    kinds=("image",),
-    advice=prism_head.advice,
-    summed=prism_head.summed,
-    tiny={**prism_head.TINY, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
+    predict=None,
+    tiny={**PRISM_HEAD.tiny, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
 )
