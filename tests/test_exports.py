@@ -28,7 +28,9 @@ def test_everything_that_is_exported_exists() -> None:
 
 
 def test_import_is_light() -> None:
-    code = "import sys, prismfl; prismfl.run, prismfl.open_run; sys.exit(bool({'torch', 'pydantic'} & set(sys.modules)))"
+    code = (
+        "import sys, prismfl; prismfl.run, prismfl.open_run; sys.exit(bool({'torch', 'pydantic'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

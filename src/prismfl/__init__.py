@@ -97,8 +97,8 @@ def run(
 ) -> Result:
     """Run a method on data and keep everything in a run directory: `prismfl.run("dp-fedavg", epsilon=1.0, rounds=5)`.
 
-    The keywords are the keys of a config file. The method is one of `METHODS` by its name, any other as "pkg.mod:METHOD"
-    or as a `Method`. Its own settings may stand in `settings` or beside the other keywords.
+    The keywords are the keys of a config file. The method is one of `METHODS` by its name, or any other as
+    "pkg.mod:METHOD" or as a `Method`. Its own settings may stand in `settings` or beside the other keywords.
     """
     config, chosen = _asked(locals())
     from prismfl.runs import simulate
@@ -142,7 +142,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Plan:
-    """What such a run would cost and send, from public numbers alone: no record is read. Takes the keywords of `run`."""
+    """What such a run would cost and send, from public numbers alone: no record is read. Takes what `run` takes."""
     config, chosen = _asked(locals())
     from prismfl.runs import planning
 

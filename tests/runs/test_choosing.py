@@ -14,7 +14,7 @@ from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.runs import choosing, simulate
 from prismfl.runs.directory import RunDirectory
-from tests.cli.command import command, run_json
+from tests.cli.command import invoke, run_json
 from tests.runs import foreign_method
 
 THEIRS = "tests.runs.foreign_method"
@@ -51,18 +51,17 @@ def test_a_place_and_an_object_are_theirs() -> None:
     ],
 )
 def test_a_mistake_is_one_clear_line(given: Any, words: str) -> None:
-    with pytest.raises(UserError, match="^[^\n]+$") as error:
+    with pytest.raises(UserError) as error:
         choosing.choose(given)
     assert words in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [("import not_there", "No module named 'not_there'"), ("def f(:", "invalid syntax")],
 )
-def test_a_module_that_fails_says_why(
-    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_fails_says_why(text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_method.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UserError, match=words):
@@ -86,10 +85,10 @@ def test_the_command_line_takes_a_place_and_goes_on_with_it(tmp_path: Path) -> N
     found = run_json("c.toml", "--set", "epochs=1", "-o", "run", cwd=tmp_path)
     assert found["method"] == "their-average"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == f"{THEIRS}:METHOD"
-    planned = command("plan", "-m", f"{THEIRS}:METHOD", "-d", "digits", "--format", "json", cwd=tmp_path)
+    planned = invoke("plan", "-m", f"{THEIRS}:METHOD", "-d", "digits", "--format", "json", cwd=tmp_path)
     assert json.loads(planned.stdout)["method"] == "their-average"
     cut_off(tmp_path / "run")
-    again = command("resume", "run", "--format", "json", cwd=tmp_path)
+    again = invoke("resume", "run", "--format", "json", cwd=tmp_path)
     assert json.loads(again.stdout)["digest"] == found["digest"]
 
 
@@ -97,7 +96,7 @@ def test_a_run_of_an_object_cannot_go_on(tmp_path: Path) -> None:
     prismfl.run(foreign_method.METHOD, **QUICK, out=str(tmp_path / "run"))
     assert simulate.resume(tmp_path / "run").method == "their-average", "a finished one just reports"
     cut_off(tmp_path / "run")
-    done = command("resume", "run", cwd=tmp_path)
+    done = invoke("resume", "run", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "run it as pkg.mod:METHOD" in done.stderr
 
