@@ -24,10 +24,8 @@ def test_a_run_of_another_version_is_refused(finished: tuple[Path, dict[str, Any
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, finished: tuple[Path, dict[str, Any]]) -> None:
     """Stopped in its second round, it ends as the run that nobody stopped did, at the same charge."""
     whole = finished[1]
-    told: list[str] = []
 
     def stop(what: str, done: int, total: int) -> None:
-        told.append(what)
         if "epsilon" in what and done % 2:
             raise KeyboardInterrupt
 
