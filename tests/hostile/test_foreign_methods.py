@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from prismfl.report.dashboard import planned, row_of
 from prismfl.report.dossier import dossier
 from prismfl.report.norms import norms_by_layer
 from prismfl.runs import simulate
+from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import declared, describe, job_of
 from prismfl.runs.reopen import reopen
@@ -38,17 +39,20 @@ WORDS = (
 )
 
 
-@pytest.fixture
-def imported(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+def trap(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     """Whether a module was imported that lies on the path and whose METHOD is as good as any."""
-    place = tmp_path_factory.mktemp("path")
+    place.mkdir(parents=True, exist_ok=True)
     (place / "evil.py").write_text(
         "from dataclasses import replace\nfrom prismfl.methods import METHODS\n"
         "METHOD = replace(METHODS['dp-fedavg'], name='evil')\n"
     )
     monkeypatch.syspath_prepend(str(place))
-    yield lambda: "evil" in sys.modules
-    sys.modules.pop("evil", None)
+    return lambda: sys.modules.pop("evil", None) is not None
+
+
+@pytest.fixture
+def imported(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    return trap(tmp_path_factory.mktemp("path"), monkeypatch)
 
 
 @pytest.mark.parametrize("method", WORDS)
@@ -74,6 +78,11 @@ def test_neither_side_of_a_federation_takes_code_by_name(method: str, imported: 
     with pytest.raises(UserError):
         job_of(forged(description(), method=method))
     assert not imported()
+
+
+def test_the_trap_springs(imported: Callable[[], bool]) -> None:
+    assert choose("evil:METHOD")[1].name == "evil", "a user's own command takes it"
+    assert imported()
 
 
 def test_a_site_cannot_allow_code_by_name(tmp_path: Path, imported: Callable[[], bool]) -> None:
