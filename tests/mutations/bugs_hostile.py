@@ -61,7 +61,8 @@ BUGS = [
         planning,
         "find_method",
         'if ":" in name:',
-        'if ":" in name:\n        return __import__("prismfl.runs.choosing", fromlist=["x"])._imported(name)\n    if False:',
+        'if ":" in name:\n        from prismfl.runs.choosing import _imported\n\n'
+        "        return _imported(name)\n    if False:",
         no_code,
     ),
     Bug(
