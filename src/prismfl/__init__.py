@@ -48,11 +48,13 @@ _LAZY = {
 """What needs torch is loaded when it is first asked for."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'prismfl' has no attribute '{name}'")
-    module, _, inner = _LAZY[name].partition(":")
-    return getattr(import_module(module), inner)
+if not TYPE_CHECKING:  # a checker that saw it would take any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'prismfl' has no attribute '{name}'")
+        module, _, inner = _LAZY[name].partition(":")
+        return getattr(import_module(module), inner)
 
 
 def __dir__() -> list[str]:

@@ -33,7 +33,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: str = "prism"
+    method: str = Field("prism", description="one of ours by its name, or any other as pkg.mod:METHOD")
     data: str = Field("mnist-5k", description="a data set's name, or a path to your own data")
     data_dir: str | None = Field(None, description="where the data files lie (default: PRISMFL_DATA)")
     schema_file: str | None = Field(None, description="declared columns of a table")
