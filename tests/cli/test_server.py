@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from prismfl.server.config import load_server
 from prismfl.server.running import status
-from prismfl.transport.conductor import Rules
 from tests.cli.command import invoke, refused, shown
 from tests.site.folders import make_run
 
@@ -19,7 +19,7 @@ def server(tmp_path: Path) -> Path:
 
 
 def test_the_status_of_a_run_that_waits(server: Path) -> None:
-    make_run(server / "runs" / "one", Rules(quorum=2))
+    make_run(server / "runs" / "one", load_server(server).rules())
     found = shown("server", "status", server, cwd=server)
     assert found == status(server)
     assert (found["running"], found["sites"]) == (False, [])
@@ -28,7 +28,7 @@ def test_the_status_of_a_run_that_waits(server: Path) -> None:
 
 
 def test_a_finished_run_is_not_taken_up_again(server: Path) -> None:
-    make_run(server / "runs" / "one", Rules(quorum=2)).set_status("finished")
+    make_run(server / "runs" / "one", load_server(server).rules()).set_status("finished")
     refused("server", "start", server, "--resume", cwd=server, words="no run that did not finish")
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.transport.conductor import Request
 from tests.cli.command import invoke, refused, shown
-from tests.hostile.test_server import description, down
+from tests.hostile.test_server import ask, description, down
 from tests.site.folders import make_site
 
 
@@ -18,7 +17,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     office = make_site(tmp_path_factory.mktemp("site"), "north")
     told = description()
     for kind, state in (("hello", b""), ("round", down(told))):
-        assert office.answer(Request(kind, told, 0, 0.0, state)).kind in ("ready", "release")  # type: ignore[arg-type]
+        assert ask(office, told, kind=kind, state=state).kind in ("ready", "release")
     return office.folder
 
 
