@@ -332,35 +332,34 @@ def block(path: Path) -> str:
 
 
 def passed_on() -> dict[str, str]:
-    """Names that the public face imports, also those for types alone, with the module that has them."""
+    """Names that the public face passes on, lazily or for types alone, with the place that has them."""
     found = [node for node in ast.walk(parsed(SOURCE / "__init__.py")) if isinstance(node, ast.ImportFrom)]
-    return {alias.name: node.module or "" for node in found for alias in node.names}
+    return {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in found for alias in node.names}
 
 
 def python_page() -> str:
-    """The public face: what `import prismfl` gives, functions first, and what they return."""
+    """The public face: what `import prismfl` gives, functions first, then what they take and return, then errors."""
     import prismfl
 
     face = {name: getattr(prismfl, name) for name in prismfl.__all__ if not name.startswith("_")}
-    functions = [name for name, value in face.items() if callable(value) and not isinstance(value, type)]
-    returned = {str(face[name].__annotations__.get("return", "")) for name in functions} - set(face)
+    kinds = {name: value for name, value in face.items() if isinstance(value, type)}
+    functions = [name for name, value in face.items() if callable(value) and name not in kinds]
+    places = {f"{value.__module__}.{value.__name__}": issubclass(value, Exception) for value in kinds.values()}
+    returned = [str(face[name].__annotations__.get("return", "")) for name in functions]
+    places |= {passed_on()[name]: False for name in returned if name in passed_on()}
+    others = [f"`prismfl.{name}`" for name in face if name not in kinds and name not in functions]
     lines = [
         "# Python",
         "",
         "What `import prismfl` gives. Everything else may move between versions; it is described "
-        f"[package by package](api/{SOURCE.name}.md). Scripts that run are in [examples](../examples.md).",
+        f"[package by package](api/{SOURCE.name}.md). Scripts that run are in [examples](../examples.md), and the "
+        f"[methods](methods.md) in {', '.join(others)}.",
         "",
     ]
     for name in sorted(functions, key=list(face).index, reverse=True):
         lines += [f"::: prismfl.{name}", "    options:", "      heading_level: 2", ""]
-    for name, module in sorted(passed_on().items()):
-        if name not in returned:
-            continue
-        lines += [f"::: {module}.{name}", "    options:", "      heading_level: 2"]
-        lines += ["      show_root_full_path: false", ""]
-    for name in sorted(set(face) - set(functions)):
-        error = isinstance(face[name], type) and issubclass(face[name], Exception)
-        lines += [f"::: prismfl.{name}", "    options:", "      heading_level: 2"]
+    for place, error in sorted(places.items(), key=lambda one: (one[1], one[0].rpartition(".")[2])):
+        lines += [f"::: {place}", "    options:", "      heading_level: 2", "      show_root_full_path: false"]
         lines += ["      members: false", ""] if error else [""]
     return "\n".join(lines)
 

@@ -7,9 +7,8 @@ import torch
 from torch.nn.functional import normalize
 
 import prismfl
-from prismfl.core.method import DPSettings, Method
+from prismfl.core.method import DPSettings
 from prismfl.core.payloads import Statistics
-from prismfl.methods import METHODS
 
 
 class Config(DPSettings):
@@ -40,7 +39,7 @@ def predict(cfg, task, items, x):
     return normalize(x.flatten(1)) @ normalize(means - means.mean(0)).T
 
 
-METHODS["class-sums"] = Method(
+METHOD = prismfl.Method(
     name="class-sums",
     summary="nearest noisy class sum",
     paper="",
@@ -55,8 +54,9 @@ METHODS["class-sums"] = Method(
     shapes=lambda cfg, task: {"sums": {"sums": ("float32", (len(task.classes), torch.Size(task.shape).numel()))}},
 )
 
-plan = prismfl.plan(method="class-sums", data="digits", sites=3, epsilon=1.0)
-print(f"planned: {plan.cost}")
-with tempfile.TemporaryDirectory() as folder:
-    result = prismfl.run(method="class-sums", data="digits", sites=3, epsilon=1.0, out=str(Path(folder) / "run"))
-print(f"epsilon {result.epsilon:.3f}, accuracy {result.accuracy:.1f} %, sent {result.bytes_up / 1000:.1f} kB")
+if __name__ == "__main__":  # in a module of yours, it is also `prismfl run --method own_method:METHOD`
+    plan = prismfl.plan(METHOD, data="digits", sites=3, epsilon=1.0)
+    print(f"planned: {plan.cost}")
+    with tempfile.TemporaryDirectory() as folder:
+        result = prismfl.run(METHOD, data="digits", sites=3, epsilon=1.0, out=str(Path(folder) / "run"))
+    print(f"epsilon {result.epsilon:.3f}, accuracy {result.accuracy:.1f} %, sent {result.bytes_up / 1000:.1f} kB")

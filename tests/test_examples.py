@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
 
-from prismfl.methods import METHODS
+from tests.cli.command import run_json
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SAYS = {
     "compare_methods": ("prism-head", "∞", "nothing leaves"),
     "own_method": ("planned: 1 x Gaussian", "accuracy"),
     "plan_before_running": ("more noise in each",),
-    "read_a_release": ("round 1:", "1.weight (10, 64)", "site-2"),
+    "read_a_release": ("round 1:", "1.weight (10, 64)", "seeded", "'site-2'"),
     "run_a_method": ("simulation: no protection", "kB up"),
     "synthesizer": ("20 images of shape (1, 8, 8)", "noise from the operating system"),
 }
@@ -26,16 +26,6 @@ def test_every_script_is_run_here() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == set(SAYS)
 
 
-@pytest.fixture
-def _own_methods() -> Iterator[None]:
-    """A method that an example adds is gone after it."""
-    before = dict(METHODS)
-    yield
-    METHODS.clear()
-    METHODS.update(before)
-
-
-@pytest.mark.usefixtures("_own_methods")
 @pytest.mark.parametrize("name", sorted(SAYS))
 def test_it_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -48,3 +38,12 @@ def test_it_runs(
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
     if name in LEARNS:
         assert found["result"].accuracy > LEARNS[name]
+
+
+def test_a_method_of_ones_own_is_also_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    args = ("-m", "own_method:METHOD", "-d", "digits", "-n", "3", "-e", "1", "-o", "run")
+    found = run_json(*args, cwd=tmp_path)
+    assert found["method"] == "class-sums"
+    assert found["accuracy"] > LEARNS["own_method"]
+    monkeypatch.delitem(sys.modules, "own_method")

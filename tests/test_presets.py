@@ -19,7 +19,7 @@ from prismfl.cli import demo
 from prismfl.methods import METHODS
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig, read
-from tests.cli.test_main import prismfl
+from tests.cli.command import invoke
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "presets"
@@ -260,7 +260,7 @@ def test_the_scripts_take_every_preset_of_their_table(table: str, monkeypatch: p
 
 def test_a_preset_runs_with_a_seed_and_changes_of_ones_own(tmp_path: Path) -> None:
     smaller = ["--data", "digits", "--model", "logreg", "--seed", "1", "--out", str(tmp_path / "run")]
-    done = prismfl("run", str(FOLDER / "demo" / "local-only.toml"), *smaller, "--format", "json", cwd=tmp_path)
+    done = invoke("run", str(FOLDER / "demo" / "local-only.toml"), *smaller, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     kept = (found["method"], found["split"], found["sites"])
@@ -269,7 +269,7 @@ def test_a_preset_runs_with_a_seed_and_changes_of_ones_own(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_preset_that_is_not_there_names_the_nearest(command: str) -> None:
-    done = prismfl(command, "presets/prsm/mnist-eps1.toml", cwd=ROOT)
+    done = invoke(command, "presets/prsm/mnist-eps1.toml", cwd=ROOT)
     assert done.returncode == 2
     line = "prismfl: No config file 'presets/prsm/mnist-eps1.toml'; did you mean 'presets/prism/mnist-eps1.toml'?\n"
     assert done.stderr == line
@@ -277,6 +277,6 @@ def test_a_preset_that_is_not_there_names_the_nearest(command: str) -> None:
 
 def test_a_file_like_no_preset_is_just_missing(tmp_path: Path) -> None:
     for name in ("site.toml", "nothing.yaml"):
-        assert prismfl("plan", name, cwd=ROOT).stderr == f"prismfl: No config file '{name}'.\n"
+        assert invoke("plan", name, cwd=ROOT).stderr == f"prismfl: No config file '{name}'.\n"
     missing = f"presets/{'x' * 40}.toml"
-    assert prismfl("plan", missing, cwd=tmp_path).stderr == f"prismfl: No config file '{missing}'.\n"
+    assert invoke("plan", missing, cwd=tmp_path).stderr == f"prismfl: No config file '{missing}'.\n"

@@ -13,7 +13,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.admission import Cap
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import ledger_path
-from tests.cli.test_main import Done, prismfl
+from tests.cli.command import Done, invoke
 
 ONE = Cost.gaussian(5.0)
 
@@ -43,7 +43,7 @@ def shown(done: Done) -> Any:
 
 
 def test_before_the_first_run_nothing_is_made(home: Path) -> None:
-    done = prismfl("ledger", "--format", "json", cwd=home)
+    done = invoke("ledger", "--format", "json", cwd=home)
     assert shown(done) == {"ledger": str(home / "books" / "ledger.sqlite"), "data sets": []}
     assert "nothing was spent yet" in done.stderr
     assert list(home.iterdir()) == []
@@ -51,7 +51,7 @@ def test_before_the_first_run_nothing_is_made(home: Path) -> None:
 
 def test_the_total_over_all_runs_is_shown(home: Path) -> None:
     path = filled()
-    found = shown(prismfl("ledger", "--format", "json", cwd=home))
+    found = shown(invoke("ledger", "--format", "json", cwd=home))
     assert found["ledger"] == str(path)
     patients, free = found["data sets"]
     assert patients["epsilon spent"] == [account.epsilon(ONE * 2, 1e-6)]
@@ -65,20 +65,20 @@ def test_the_total_over_all_runs_is_shown(home: Path) -> None:
     assert patients["unit"] == "record (add-remove)"
     assert 0 < patients["budget held"] < 1
     assert (free["epsilon spent"], free["cap"], free["delta"]) == ([None], None, 1e-5)
-    text = prismfl("ledger", cwd=home).stdout
+    text = invoke("ledger", cwd=home).stdout
     assert "patients" in text
     assert "∞" in text
     for command in ("status", "verify", "history"):
-        assert shown(prismfl("ledger", command, "--format", "json", cwd=home))
+        assert shown(invoke("ledger", command, "--format", "json", cwd=home))
 
 
 def test_another_ledger_is_shown_by_its_path(home: Path) -> None:
     with Ledger.open(home / "other.sqlite") as ledger:
         ledger.dataset("other", records=[b"1"])
-    [row] = shown(prismfl("ledger", "--path", str(home / "other.sqlite"), "--format", "json", cwd=home))["data sets"]
+    [row] = shown(invoke("ledger", "--path", str(home / "other.sqlite"), "--format", "json", cwd=home))["data sets"]
     assert row["names"] == ["other"]
     assert row["epsilon spent"] == [0.0]
-    done = prismfl("ledger", "--path", str(home / "none.sqlite"), cwd=home)
+    done = invoke("ledger", "--path", str(home / "none.sqlite"), cwd=home)
     assert (done.returncode, done.stdout) == (2, "")
     assert "No ledger at" in done.stderr
 
@@ -86,8 +86,8 @@ def test_another_ledger_is_shown_by_its_path(home: Path) -> None:
 @pytest.mark.parametrize("name", ["ds1", "patients"])
 def test_a_cap_is_set_on_the_record(home: Path, name: str) -> None:
     path = filled()
-    assert shown(prismfl("ledger", "cap", name, "4.5", "--format", "json", cwd=home))["cap"] == 4.5
-    found = shown(prismfl("ledger", "cap", name, "5", "--delta", "1e-7", "--format", "json", cwd=home))
+    assert shown(invoke("ledger", "cap", name, "4.5", "--format", "json", cwd=home))["cap"] == 4.5
+    found = shown(invoke("ledger", "cap", name, "5", "--delta", "1e-7", "--format", "json", cwd=home))
     assert (found["cap"], found["delta"]) == (5.0, 1e-7)
     with Ledger.open(path) as ledger:
         assert ledger.status()[0].cap == Cap(5.0, 1e-7)
@@ -100,7 +100,7 @@ def test_the_first_cap_has_the_unit_that_was_spent(home: Path) -> None:
         plan = Cost.gaussian(5.0, unit="patient", relation="replace-one")
         ledger.reserve("r", data, plan)
         ledger.release("r", data, "r", plan, b"x")
-    shown(prismfl("ledger", "cap", "a", "2", "--format", "json", cwd=home))
+    shown(invoke("ledger", "cap", "a", "2", "--format", "json", cwd=home))
     with Ledger.open(ledger_path()) as ledger:
         assert ledger.status()[0].cap == Cap(2.0, 1e-5, "patient", "replace-one")
 
@@ -118,7 +118,7 @@ def test_the_first_cap_has_the_unit_that_was_spent(home: Path) -> None:
 )
 def test_caps_of_no_sense_are_refused_in_one_line(home: Path, args: list[str], text: str) -> None:
     path = filled()
-    done = prismfl("ledger", "cap", *args, cwd=home)
+    done = invoke("ledger", "cap", *args, cwd=home)
     assert (done.returncode, done.stdout) == (2, "")
     assert text in done.stderr
     assert done.stderr.count("\n") == 1
@@ -128,17 +128,17 @@ def test_caps_of_no_sense_are_refused_in_one_line(home: Path, args: list[str], t
 
 def test_a_lost_ledger_is_no_empty_one(home: Path) -> None:
     filled().unlink()
-    done = prismfl("ledger", cwd=home)
+    done = invoke("ledger", cwd=home)
     assert done.returncode != 0
     assert "missing although its anchor exists" in done.stderr
 
 
 def test_a_run_that_was_given_up_can_be_closed(home: Path) -> None:
     filled()
-    assert prismfl("ledger", "close", "sec", cwd=home).returncode == 0
+    assert invoke("ledger", "close", "sec", cwd=home).returncode == 0
     with Ledger.open(ledger_path()) as ledger:
         assert ledger.status()[0].open_runs == ()
-    again = prismfl("ledger", "close", "sec", cwd=home)
+    again = invoke("ledger", "close", "sec", cwd=home)
     assert (again.returncode, "found 0" in again.stderr) == (2, True)
 
 
@@ -149,6 +149,17 @@ def test_seeded_releases_are_marked(home: Path) -> None:
         ledger.reserve("seeded", data, ONE)
         ledger.charge("seeded", data, "seeded/a/0", ONE, noise="seeded: simulation only")
     for command in ([], ["status"], ["history"]):
-        done = prismfl("ledger", *command, cwd=home, env={"COLUMNS": "250"})
+        done = invoke("ledger", *command, cwd=home, env={"COLUMNS": "250"})
         marked = [line for line in done.stdout.splitlines() if "simulation: no protection" in line]
         assert len(marked) == 1, command
+
+
+def test_ledger_commands(finished: tuple[Path, dict[str, Any]]) -> None:
+    cwd, result = finished
+    for command in ("status", "verify", "history"):
+        done = invoke("ledger", command, result["run_dir"], "--format", "json", cwd=cwd)
+        assert done.returncode == 0, done.stderr
+    rows = json.loads(invoke("ledger", "status", result["run_dir"], "--format", "json", cwd=cwd).stdout)
+    spent = [row["epsilon spent"].partition(" ") for row in rows]
+    assert [float(number) for number, _, _ in spent] == pytest.approx([result["epsilon"]] * 2, rel=1e-3)
+    assert {words for _, _, words in spent} == {"(simulation: no protection)"}

@@ -14,8 +14,10 @@ from prismfl.core import rounds
 from prismfl.methods import METHODS
 from prismfl.methods.averaging import dp_fedavg_client
 from prismfl.privacy import mechanisms
+from prismfl.runs import planning
 from prismfl.site import egress, policy
 from prismfl.site.office import Office
+from tests.hostile import test_foreign_methods as foreign
 from tests.hostile import test_server as server
 from tests.mutations.planting import Bug, Check
 
@@ -46,9 +48,23 @@ def no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.test_no_folder_of_the_site_becomes_public_images(folder, pictures, monkeypatch)
 
 
+def no_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trapped = foreign.trap(folder / "path", monkeypatch)
+    foreign.test_a_server_cannot_name_code("evil:METHOD", folder, trapped)
+
+
 NINE = {"spec": {"name": "x", "kind": "image", "shape": [1, 8, 8], "classes": [str(i) for i in range(9)]}}
 
 BUGS = [
+    Bug(
+        "a server names the module that a site imports",
+        planning,
+        "find_method",
+        'if ":" in name:',
+        'if ":" in name:\n        from prismfl.runs.choosing import _imported\n\n'
+        "        return _imported(name)\n    if False:",
+        no_code,
+    ),
     Bug(
         "a path in a request names public images",
         policy,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.terminal import Format, Sets
+from prismfl.cli.options import Format, Sets
 
 app = typer.Typer(no_args_is_help=True, help="Exchange signed releases over a shared folder, without a server.")
 Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False)]

@@ -13,7 +13,7 @@ from prismfl.errors import UserError
 
 def dashboard(
     folder: Annotated[Path, typer.Argument(help="A folder with run directories.")] = Path("runs"),
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on 127.0.0.1.")] = 8765,
 ) -> None:
     """Show runs, live progress, reports, comparisons and a planner at 127.0.0.1; the address carries a token."""
     try:

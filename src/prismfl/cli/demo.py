@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.terminal import Format
+from prismfl.cli.options import Format
 
 COMMON: dict[str, Any] = {
     "data": "mnist-5k",

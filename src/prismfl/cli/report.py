@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.terminal import Format
+from prismfl.cli.options import Format
 
 
 def report(

@@ -1,4 +1,4 @@
-"""What every command shares: where output goes, the progress bar, the config from file and options."""
+"""Where output goes: results to stdout, words and the progress bar to stderr."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from prismfl.cli.options import ConfigFile as ConfigFile
+from prismfl.cli.options import Format as Format
+from prismfl.cli.options import Sets as Sets
 from prismfl.errors import UserError
 
 if TYPE_CHECKING:
     from prismfl.runs.config import RunConfig
-
-Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
-ConfigFile = Annotated[Path | None, typer.Argument(help="TOML or YAML file.", show_default=False)]
 
 
 def say(line: str) -> None:
@@ -45,15 +42,20 @@ def emit(value: Any, fmt: str, table: Any) -> None:
         raise UserError(f"Expected --format table or json, got '{fmt}'.")
 
 
-def config(file: Path | None, sets: list[str] | None, **given: Any) -> RunConfig:
-    from prismfl.runs.config import RunConfig, merge, read, validate
+def rows(title: str, shown: list[dict[str, Any]], fmt: str, *, value: Any = None, caption: str | None = None) -> None:
+    """A table of `shown`; as JSON these rows, or the `value` that they are taken from."""
+    from prismfl.report.tables import simple_table
+
+    emit(shown if value is None else value, fmt, lambda: simple_table(title, shown, caption=caption))
+
+
+def config(file: Path | None, sets: list[str] | None) -> RunConfig:
+    """The config of a run over sites: no code that it names is imported."""
+    from prismfl.runs.config import written
     from prismfl.runs.planning import find_method
 
-    base = read(file) if file else {}
-    base.update({k: v for k, v in given.items() if v is not None})
-    method = find_method(str(base.get("method", RunConfig.model_fields["method"].default)))
-    values = merge(base, sets or [], settings=method.settings)
-    found: RunConfig = validate(RunConfig, values, str(file or "the command line"))
+    found = written(file, sets or [], {})
+    find_method(found.method)
     return found
 
 

@@ -17,6 +17,7 @@ from prismfl.core.payloads import Payload, SyntheticSet
 from prismfl.data.pictures import grid, save_sheet
 from prismfl.errors import UserError
 from prismfl.report.editions import STAYS, is_own
+from prismfl.report.norms import norms_by_layer
 from prismfl.runs.directory import Message, RunDirectory
 
 STAGES = 3
@@ -32,6 +33,21 @@ def named(paths: Sequence[Path]) -> dict[str, RunDirectory]:
         method if methods.count(method) == 1 else f"{method} ({path.name})": run
         for method, (run, path) in zip(methods, opened)
     }
+
+
+def draw(paths: Sequence[Path], folder: Path, *, on_site: bool = False) -> dict[str, Path | None]:
+    """Every figure of runs into a folder; images are shown of the first. None where there is nothing to draw."""
+    runs = named(paths)
+    first = next(iter(runs.values()))
+    made = {
+        "progress": progress(runs, folder / f"{'on-site-' if on_site else ''}progress.png", on_site=on_site),
+        "trust region": trust_region(runs, folder / "trust-region.png"),
+        "images at three stages": stages(first, folder / "stages.png"),
+        "pixel values": pixels(first, folder / "pixels.png"),
+    }
+    if on_site:
+        made["gradient norms"] = gradient_norms(norms_by_layer(paths[0]), folder / "on-site-gradient-norms.png")
+    return made
 
 
 def shareable(runs: Runs) -> dict[str, RunDirectory]:

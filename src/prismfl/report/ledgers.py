@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,48 @@ def history_rows(path: Path) -> list[dict[str, Any]]:
                 for entry in ledger.history()
             ]
     return rows
+
+
+def overview(file: Path, *, begun: bool) -> list[dict[str, Any]]:
+    """The facts of each data set on a ledger. One that is not known to have `begun` may not be there yet."""
+    # A lost ledger whose anchor is there has begun: opening it says what is wrong.
+    if not (begun or file.exists() or file.with_name(file.name + ".anchor").exists()):
+        return []
+    with Ledger.open(file, create=False) as ledger:
+        return [dataset_facts(status) for status in ledger.status()]
+
+
+def dataset_facts(status: DatasetStatus) -> dict[str, Any]:
+    """One data set in numbers; the epsilon is the total of all that was ever released, None without a guarantee."""
+    delta = status.cap.delta if status.cap else 1e-5
+    spent = [account.epsilon(cost, delta) for cost in status.spent]
+    terms = status.spent or ((status.cap,) if status.cap else ())
+    return {
+        "id": status.dataset,
+        "names": list(status.names),
+        "records": status.records,
+        "unit": ", ".join(f"{one.unit} ({one.relation})" for one in terms) or "record",
+        "cap": status.cap.epsilon if status.cap else None,
+        "epsilon spent": [epsilon if math.isfinite(epsilon) else None for epsilon in spent] or [0.0],
+        "delta": delta,
+        "budget held": None if status.used is None else min(1.0, status.used),
+        "runs": len(status.open_runs) + len(status.closed_runs),
+        "open runs": list(status.open_runs),
+        "releases": status.releases,
+        "seeded": status.seeded,
+    }
+
+
+def dataset_row(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same for a table."""
+    spent = ["∞ (no DP guarantee)" if epsilon is None else f"{epsilon:.4g}" for epsilon in facts["epsilon spent"]]
+    return {
+        "data set": f"{facts['id']}: {', '.join(facts['names'])}",
+        "known records and units": facts["records"],
+        "epsilon spent": ", ".join(spent) + (f" ({NO_PROTECTION})" if facts["seeded"] else ""),
+        "cap": "none" if facts["cap"] is None else f"{facts['cap']:g}",
+        "delta": f"{facts['delta']:g}",
+        "unit": facts["unit"],
+        "runs": facts["runs"],
+        "releases": facts["releases"],
+    }

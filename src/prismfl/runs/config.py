@@ -20,7 +20,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: str = "prism"
+    method: str = Field("prism", description="one of ours by its name, or any other as pkg.mod:METHOD")
     data: str = Field("mnist-5k", description="a data set's name, or a path to your own data")
     data_dir: str | None = Field(None, description="where the data files lie (default: PRISMFL_DATA)")
     schema_file: str | None = Field(None, description="declared columns of a table")
@@ -78,7 +78,10 @@ def merge(
     base: Mapping[str, Any], overrides: Sequence[str], *, settings: type[BaseModel] | None = None
 ) -> dict[str, Any]:
     """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
-    merged: dict[str, Any] = {**base, "settings": dict(base.get("settings", {}))}
+    given = base.get("settings", {})
+    if not isinstance(given, Mapping):
+        raise UserError(f"Expected settings as a group of keys, got {given!r}.")
+    merged: dict[str, Any] = {**base, "settings": dict(given)}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
@@ -93,6 +96,14 @@ def merge(
                 raise UserError(f"'{part}' in --set {key} is not a group of settings.")
         target[path[-1]] = load_yaml(value, f"The value of --set {key}")
     return merged
+
+
+def written(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]) -> RunConfig:
+    """The config of a file, of options (None: not given) and of overrides, whatever its method."""
+    base = {**(read(file) if file else {}), **{key: value for key, value in given.items() if value is not None}}
+    values = merge(base, sets, settings=BaseModel)
+    found: RunConfig = validate(RunConfig, values, str(file or "the command line"))
+    return found
 
 
 def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> Any:

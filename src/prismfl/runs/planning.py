@@ -48,20 +48,24 @@ class Plan:
 
 
 def find_method(name: str) -> Method:
+    """One of prismfl's own methods. Nothing is imported: the name may come from a server, or from a sent folder."""
     if name in METHODS:
         return METHODS[name]
+    if ":" in name:
+        raise UserError(f"Method '{name:.80}' is not one of prismfl's own; only run, plan and resume import code.")
     near = difflib.get_close_matches(name, METHODS, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(METHODS)}."
     raise UserError(f"Unknown method '{name}'; {hint}")
 
 
-def configure(options: Mapping[str, Any]) -> RunConfig:
+def configure(options: Mapping[str, Any], method: Method | None = None) -> RunConfig:
     """A config from keyword arguments: what is not a key of the run is a setting of its method."""
     own = {k: v for k, v in options.items() if k in RunConfig.model_fields}
     rest = {k: v for k, v in options.items() if k not in RunConfig.model_fields}
     own["settings"] = {**own.get("settings", {}), **rest}
     config: RunConfig = validate(RunConfig, own, "the arguments")
-    validate(find_method(config.method).settings, config.settings, f"the settings of {config.method}")
+    method = method or find_method(config.method)
+    validate(method.settings, config.settings, f"the settings of {method.name}")
     return config
 
 
@@ -156,17 +160,16 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
     return settings.model_copy(update={"sigma": account.calibrate(cost, config.epsilon, config.delta)})
 
 
-def warnings_of(config: RunConfig, task: Task, settings: Settings) -> list[str]:
-    advice = find_method(config.method).advice
-    found = advice(settings, task) if advice is not None else []
+def warnings_of(config: RunConfig, task: Task, settings: Settings, method: Method) -> list[str]:
+    found = method.advice(settings, task) if method.advice is not None else []
     if config.delta >= 1.0 / task.records:
         found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
     return found
 
 
-def plan(config: RunConfig) -> Plan:
-    """Sigma, epsilon and bytes of a run, before any record is read."""
-    method = find_method(config.method)
+def plan(config: RunConfig, method: Method | None = None) -> Plan:
+    """Sigma, epsilon and bytes of a run, before any record is read. A `method` that is not ours comes by itself."""
+    method = method or find_method(config.method)
     check(config)
     task = task_of(config, declared_spec(config), method)
     settings = resolve(config, task, method)
@@ -190,7 +193,7 @@ def plan(config: RunConfig) -> Plan:
         bytes_up=size * releases,
         records=task.records,
         cost=cost.describe(),
-        warnings=tuple(warnings_of(config, task, settings)),
+        warnings=tuple(warnings_of(config, task, settings, method)),
     )
 
 

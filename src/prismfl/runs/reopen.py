@@ -18,6 +18,7 @@ from prismfl.data import Dataset, load_public
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.opened import read_config
 from prismfl.runs.planning import find_method, task_of
 from prismfl.runs.records import read_data, spec_of, split_records
 from prismfl.runs.result import predictor
@@ -73,10 +74,7 @@ class Reopened:
 def reopen(path: Path) -> Reopened:
     """The run at `path`, finished or not; its config must be whole."""
     directory = RunDirectory.open(path)
-    stored = directory.read_json("config.json")
-    identity = str(stored.pop("run"))
-    stored.pop("created", None)
-    config: RunConfig = validate(RunConfig, stored, str(path / "config.json"))
+    identity, config = read_config(directory)
     method = find_method(config.method)
     settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     task = task_of(config, spec_of(config), method)

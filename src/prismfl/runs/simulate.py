@@ -21,9 +21,11 @@ from prismfl.errors import UserError
 from prismfl.metrics.utility import accuracy
 from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.hosts import open_hosts, own_ledger
+from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
     Warn,
     find_method,
@@ -46,9 +48,18 @@ from prismfl.runs.result import Result, charged, predictor, result_of, save_synt
 from prismfl.transport import in_process as local
 
 
-def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
-    """A whole run in a new directory. Everything that can be wrong with the request is found before it is made."""
-    method = find_method(config.method)
+def run(
+    config: RunConfig,
+    *,
+    method: Method | None = None,
+    progress: local.Progress = lambda *_: None,
+    warn: Warn = lambda _: None,
+) -> Result:
+    """A whole run in a new directory. Everything that can be wrong with the request is found before it is made.
+
+    A `method` that is not one of ours comes by itself: the config only keeps its words.
+    """
+    method = method or find_method(config.method)
     check(config)
     config = settled(config)
     settings = resolve(config, task_of(config, spec_of(config), method), method)
@@ -60,7 +71,7 @@ def run(config: RunConfig, *, progress: local.Progress = lambda *_: None, warn: 
     config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
-    job, dataset = _job(identity, resolved, settings, warn)
+    job, dataset = _job(identity, resolved, method, settings, warn)
     parts = split_records(config, dataset, job)
     predictor(job)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
@@ -94,14 +105,12 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     """Take a killed run to its end; a finished one just reports."""
     directory = RunDirectory.open(path)
     if directory.status == "finished":
-        return Result(**directory.read_json("result.json"))
-    stored = directory.read_json("config.json")
-    identity = str(stored.pop("run"))
-    stored.pop("created", None)
-    config = settled(validate(RunConfig, stored, str(path / "config.json")))
-    method = find_method(config.method)
+        return read_result(directory)
+    identity, config = read_config(directory)
+    config = settled(config)
+    _, method = choose(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
-    job, dataset = _job(identity, config, settings, warn)
+    job, dataset = _job(identity, config, method, settings, warn)
     parts = split_records(config, dataset, job)
     same = not is_own(config) or directory.read_json("parts.json")["digest"] == parts_digest(dataset, parts)
     _check_resumed(directory, identity, config, same=same)
@@ -120,11 +129,10 @@ def _check_resumed(directory: RunDirectory, identity: str, config: RunConfig, *,
             raise UserError(f"The ledger {ledger.path} does not know this run, which has released; restore its own.")
 
 
-def _job(identity: str, config: RunConfig, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
-    method = find_method(config.method)
+def _job(identity: str, config: RunConfig, method: Method, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
     dataset = read_data(config)
     task = task_of(config, dataset.spec, method, public_images_of(config, dataset.spec, method, warn))
-    for line in (*dataset.notices, *warnings_of(config, task, settings)):
+    for line in (*dataset.notices, *warnings_of(config, task, settings, method)):
         warn(line)
     return Job(identity, method, settings, task, config.seed or 0, config.secure), dataset
 

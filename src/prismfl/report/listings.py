@@ -1,0 +1,55 @@
+"""What there is, as rows: methods, data sets, and the records of each class that a split deals to a site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prismfl.data import DATASETS, available, load, partition, public_names, summary
+from prismfl.data import plot as plot_split
+from prismfl.methods import METHODS
+
+Rows = list[dict[str, Any]]
+
+
+def method_rows() -> Rows:
+    return [
+        {"method": m.name, "guarantee": m.guarantee or "none", "what it does": m.summary, "paper": m.paper}
+        for m in METHODS.values()
+    ]
+
+
+def data_rows(data_dir: str | None) -> Rows:
+    return [
+        {
+            "data": spec.name,
+            "kind": spec.kind,
+            "shape": "x".join(map(str, spec.shape)),
+            "classes": len(spec.classes),
+            "records": spec.train_size,
+            "at hand": "yes" if there else "no",
+            "where": where,
+        }
+        for spec, there, where in available(data_dir)
+    ]
+
+
+def public_words() -> str:
+    """Which public images a run may ask for by name."""
+    more = [name for name in public_names() if name not in DATASETS]
+    return f"Public images (--public): a folder, any image set above, or {', '.join(more)}."
+
+
+def split_rows(
+    name: str, *, sites: int, split: str, seed: int, data_dir: str | None = None, plot: Path | None = None
+) -> Rows:
+    """A row a site; with `plot`, a picture as well."""
+    dataset = load(name, data_dir=data_dir)
+    labels, classes = dataset.y_train.numpy(), dataset.spec.classes
+    parts = partition(labels, sites, split=split, seed=seed, classes=len(classes))
+    if plot is not None:
+        plot_split(parts, labels, classes, plot)
+    return [
+        {"site": f"site-{i}", **{c: int(n) for c, n in zip(classes, row)}, "all": int(row.sum())}
+        for i, row in enumerate(summary(parts, labels, classes))
+    ]
