@@ -43,6 +43,7 @@ from prismfl.runs.records import (
     spec_of,
     split_records,
 )
+from prismfl.runs.reopen import stored_config
 from prismfl.runs.result import Result, charged, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
 
@@ -96,10 +97,8 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     directory = RunDirectory.open(path)
     if directory.status == "finished":
         return Result(**directory.read_json("result.json"))
-    stored = directory.read_json("config.json")
-    identity = str(stored.pop("run"))
-    stored.pop("created", None)
-    config = settled(validate(RunConfig, stored, str(path / "config.json")))
+    identity, stored = stored_config(directory)
+    config = settled(stored)
     method = find_method(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     job, dataset = _job(identity, config, settings, warn)

@@ -1,28 +1,26 @@
-"""Doors that answer exactly like the real ones and let an attacker look on.
+"""The strongest attacker that differential privacy must withstand, beside the doors that every run uses.
 
-Differential privacy covers every noisy answer, not only what a method makes of them. So the strongest attacker that it
-must withstand sees all of them, and knows what each canary would have added. These doors write that down: the method,
-its queries, the clipping, the noise and the meter are the ones that every run uses.
+Differential privacy covers every noisy answer, not only what a method makes of them. So this attacker sees all of
+them, and knows what each canary would have added; it writes that down and guesses who is in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.core.door import PrivateRecords, Rows
-from prismfl.core.hub import PrivateSum
+from prismfl.core.door import Rows
 from prismfl.core.payloads import Items
 from prismfl.core.records import Records
+from prismfl.core.trial import Vector, Watch
 from prismfl.kernels.loss import Loss
 from prismfl.privacy import mechanisms
-from prismfl.rng import Key, NoiseStream, RecordDraws
+from prismfl.privacy.mechanisms import Params
+from prismfl.rng import Key, RecordDraws
 
 MOST_NUMBERS = 16_384  # coordinates of an answer that the attacker looks at: enough, and bounded in memory
 CHUNK = 64
@@ -30,8 +28,8 @@ NOISELESS = 1e-5  # stands for sigma = 0 in the attacker's weights
 
 
 @dataclass
-class Watcher:
-    """The attacker's notebook: what the answers say about each canary, as one linear estimate over all of them.
+class Notebook:
+    """What the answers say about each canary, as one linear estimate over all of them.
 
     Each answer is modelled as the sum over canaries of (in or out) times its contribution, plus noise of the stated
     scale; the notes are the normal equations of that model. `truth` (who is in) is for the scorer alone: what is left
@@ -87,47 +85,44 @@ class Watcher:
         return found
 
 
-class WatchedRecords(PrivateRecords):
-    """The real door with a watcher beside it. `rows` are the canaries' numbers that can lie behind this door."""
+class Watcher(Watch):
+    """Works out what each canary would have added to an answer. `rows` are the canaries that can lie behind this door;
+    at the hub the canaries are whole clients, of whom `everyone` would have sent something."""
 
-    def __init__(self, records: Records, *, watcher: Watcher, rows: torch.Tensor | None = None, **real: Any) -> None:
-        super().__init__(records, **real)
-        self.watcher = watcher
-        self.rows = torch.arange(len(watcher.canaries)) if rows is None else rows
+    def __init__(
+        self, book: Notebook, *, rows: torch.Tensor | None = None, everyone: dict[str, Items] | None = None
+    ) -> None:
+        self.book, self.everyone = book, everyone or {}
+        self.rows = torch.arange(len(book.canaries)) if rows is None else rows
 
     @property
-    def _canaries(self) -> Records:
-        return self.watcher.canaries.take(self.rows)
+    def canaries(self) -> Records:
+        return self.book.canaries.take(self.rows)
 
-    def _draws(self) -> RecordDraws:
-        self.drawn = super()._draws()
-        return self.drawn
+    def of_class(self, label: int) -> Watcher:
+        """A canary of another class adds nothing to this one's answers."""
+        return Watcher(self.book, rows=self.rows[self.canaries.y == label])
 
-    def noisy_sum(
-        self, rows: Rows, *, bound: float, sigma: float, batch: float | None = None, kind: str = "gaussian"
-    ) -> torch.Tensor:
-        answer = super().noisy_sum(rows, bound=bound, sigma=sigma, batch=batch, kind=kind)
-        rate = 1.0 if batch is None else self.rate(batch)
-        own = self._canaries
+    def summed(self, rows: Rows, answer: torch.Tensor, *, bound: float, sigma: float, rate: float, kind: str) -> None:
+        own, seen = self.canaries, _looked_at(answer.numel())
         parts = torch.cat([rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu() for i in range(0, len(own), CHUNK)])
         parts = parts * _factors(parts, bound, kind)[:, None]
-        seen = _looked_at(answer.numel())
-        self.watcher.note(
-            parts[:, seen],
-            answer.flatten()[seen],
-            rate=rate,
-            scale=bound * sigma,
-            rows=self.rows,
-            gaussian=kind == "gaussian",
-        )
-        return answer
+        flat, gaussian = answer.flatten()[seen], kind == "gaussian"
+        self.book.note(parts[:, seen], flat, rate=rate, scale=bound * sigma, rows=self.rows, gaussian=gaussian)
 
-    def noisy_moments(
-        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        sums, moment = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma)
-        answer = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
-        seen, own, found = _looked_at(answer.numel()), self._canaries, []
+    def moments(
+        self,
+        rows: Rows,
+        answer: tuple[torch.Tensor, torch.Tensor],
+        *,
+        second: int,
+        scale: float,
+        bound: float,
+        sigma: float,
+    ) -> None:
+        sums, moment = answer
+        flat = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
+        seen, own, found = _looked_at(flat.numel()), self.canaries, []
         for i in range(0, len(own), CHUNK):
             block, labels = rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu().double(), own.y[i : i + CHUNK]
             spread = torch.zeros(len(block), *sums.shape, dtype=torch.float64)
@@ -135,75 +130,32 @@ class WatchedRecords(PrivateRecords):
             squares = [mechanisms.triangle(scale * torch.outer(row, row)) for row in block[:, :second]]
             whole = torch.cat([spread.flatten(1), torch.stack(squares)], dim=1)
             found.append((whole * _factors(whole, bound, "gaussian")[:, None])[:, seen])
-        self.watcher.note(torch.cat(found), answer[seen], scale=bound * sigma, rows=self.rows)
-        return sums, moment
+        self.book.note(torch.cat(found), flat[seen], scale=bound * sigma, rows=self.rows)
 
-    def noisy_gradient(
+    def gradient(
         self,
         loss: Loss,
-        params: mechanisms.Params,
+        params: Params,
+        answer: Params,
         *,
-        batch: float,
+        rate: float,
+        declared: int,
         clip: float,
         sigma: float,
-        normals: int = 0,
-        kind: str = "gaussian",
-    ) -> dict[str, torch.Tensor]:
-        answer = super().noisy_gradient(loss, params, batch=batch, clip=clip, sigma=sigma, normals=normals, kind=kind)
-        rate, own = self.rate(batch), self._canaries
+        kind: str,
+        draws: RecordDraws,
+        normals: int,
+    ) -> None:
+        own = self.canaries
         inputs: tuple[torch.Tensor, ...] = (own.x, own.y)
         if normals:  # the very numbers that the door drew for it: the attacker is told them
-            inputs += (self.drawn.normal(own.identities, normals),)
+            inputs += (draws.normal(own.identities, normals),)
         parts = record_gradients(loss, params, inputs, clip=clip, kind=kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
-        self.watcher.note(
-            parts,
-            flat * rate * self.declared,
-            rate=rate,
-            scale=clip * sigma,
-            rows=self.rows,
-            gaussian=kind == "gaussian",
-        )
-        return answer
+        total, gaussian = flat * rate * declared, kind == "gaussian"
+        self.book.note(parts, total, rate=rate, scale=clip * sigma, rows=self.rows, gaussian=gaussian)
 
-    @contextmanager
-    def by_class(self, declared: Sequence[int]) -> Iterator[list[PrivateRecords]]:
-        """The real doors by class, each watched: a canary of another class adds nothing to them."""
-        with super().by_class(declared) as doors:
-            watched: list[PrivateRecords] = []
-            for c, door in enumerate(doors):
-                rows = self.rows[self._canaries.y == c]
-                # The child keeps its own records, meter and noise; only the class changes.
-                door.__class__ = WatchedRecords
-                door.watcher, door.rows = self.watcher, rows  # type: ignore[attr-defined]
-                watched.append(door)
-            yield watched
-
-
-class WatchedSum(PrivateSum):
-    """The hub's door with a watcher: the canaries are whole clients, of whom `everyone` would have sent something."""
-
-    def __init__(
-        self,
-        inbox: Mapping[str, Items],
-        *,
-        everyone: Mapping[str, Items],
-        watcher: Watcher,
-        declared: int,
-        noise: NoiseStream,
-    ) -> None:
-        super().__init__(inbox, declared=declared, noise=noise)
-        self.everyone, self.watcher = everyone, watcher
-
-    def noisy(
-        self,
-        vector: Callable[[Items], Mapping[str, torch.Tensor]],
-        like: mechanisms.Params,
-        *,
-        bound: float,
-        sigma: float,
-    ) -> dict[str, torch.Tensor]:
-        answer = super().noisy(vector, like, bound=bound, sigma=sigma)
+    def clients(self, vector: Vector, like: Params, answer: Params, *, bound: float, sigma: float) -> None:
         rows = []
         for items in self.everyone.values():
             values = vector(items)
@@ -211,13 +163,12 @@ class WatchedSum(PrivateSum):
         parts, seen = torch.stack(rows), _looked_at(_size(like))
         parts = parts * _factors(parts, bound, "gaussian")[:, None]
         flat = torch.cat([answer[n].flatten() for n in like])
-        self.watcher.note(parts[:, seen], flat[seen], scale=bound * sigma)
-        return answer
+        self.book.note(parts[:, seen], flat[seen], scale=bound * sigma)
 
 
 def record_gradients(
     loss: Callable[..., torch.Tensor],
-    params: mechanisms.Params,
+    params: Params,
     batch: tuple[torch.Tensor, ...],
     *,
     clip: float,
@@ -245,5 +196,5 @@ def _looked_at(size: int) -> torch.Tensor:
     return torch.randperm(size, generator=Key.seed(0).child("coordinates", size).torch())[:MOST_NUMBERS].sort().values
 
 
-def _size(params: mechanisms.Params) -> int:
+def _size(params: Params) -> int:
     return sum(p.numel() for p in params.values())

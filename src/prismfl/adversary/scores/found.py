@@ -1,0 +1,27 @@
+"""What a score comes to: numbers for a file, words for people, and a sheet of pictures where there is one to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Pictures in [0, 1], so many in a row."""
+
+    images: torch.Tensor = field(repr=False)
+    columns: int
+    scale: int = 2
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`found` is the JSON form of a result."""
+
+    found: Found
+    sheet: Sheet | None = None
