@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from prismfl.adversary.attack import ATTACKS, COPIES
 from prismfl.adversary.attacks.gradient_inversion import Effort, Problem, SeenGradients, stack
+from prismfl.adversary.cases import Asked, Case, Scene
 from prismfl.adversary.cases.foreign import read_rows
 from prismfl.adversary.cases.membership import Candidates, copies_of
-from prismfl.adversary.cases.scene import Asked, Case, Scene
 from prismfl.adversary.on_run import attack_set, offered
 from prismfl.adversary.scores.membership import judged
 from prismfl.adversary.scores.reconstruction import Behind
@@ -69,7 +69,7 @@ def test_what_a_noisy_model_tells_of_members_is_within_the_bound(of_a_model: Sce
 def test_what_noisy_decoders_tell_of_members_is_within_the_bound(of_decoders: Scene, name: str) -> None:
     found = ATTACKS[name].on(of_decoders).found
     assert found["within_bound"], found
-    assert found["control"]["auc"] >= 0.9, "on a set or decoder that knows the members by heart it must succeed"
+    assert found["control"]["auc"] >= 0.8, "on a set or decoder that knows the members by heart it must succeed"
 
 
 def test_no_synthetic_record_of_noisy_decoders_is_a_member(of_decoders: Scene) -> None:

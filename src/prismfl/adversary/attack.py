@@ -15,12 +15,11 @@ from prismfl.adversary.attacks import gan, inversion
 from prismfl.adversary.attacks import gradient_inversion as gradients
 from prismfl.adversary.attacks import membership_model as models
 from prismfl.adversary.attacks import membership_synthetic as synthetic
+from prismfl.adversary.cases import Case, Need, Scene, population
 from prismfl.adversary.cases import membership as members
-from prismfl.adversary.cases import population
 from prismfl.adversary.cases.gradients import GRADIENTS
-from prismfl.adversary.cases.scene import Case, Need, Scene
+from prismfl.adversary.scores import Found, Scored
 from prismfl.adversary.scores import population as drawn
-from prismfl.adversary.scores.found import Found, Scored
 from prismfl.adversary.scores.membership import copied, told_apart
 from prismfl.adversary.scores.reconstruction import reconstructed
 

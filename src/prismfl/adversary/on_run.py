@@ -9,10 +9,9 @@ import torch
 
 from prismfl import runtime
 from prismfl.adversary.attack import ATTACKS, COPIES
-from prismfl.adversary.cases import foreign
+from prismfl.adversary.cases import Asked, Case, Progress, Scene, foreign
 from prismfl.adversary.cases.membership import SYNTHETIC, copies_of, views_of
-from prismfl.adversary.cases.scene import Asked, Case, Progress, Scene
-from prismfl.adversary.scores.found import Found, Scored
+from prismfl.adversary.scores import Found, Scored
 from prismfl.adversary.scores.membership import Members, shown
 from prismfl.data.pictures import grid, save_sheet
 from prismfl.errors import UserError

@@ -40,7 +40,7 @@ def attack(
     fmt: Format = "table",
 ) -> None:
     """Attack what crossed the wire of a run, as the server, a peer or an outsider saw it, and score the loot."""
-    from prismfl.adversary.cases.scene import Asked
+    from prismfl.adversary.cases import Asked
     from prismfl.adversary.on_run import attack_files, attack_run
     from prismfl.report.tables import simple_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from prismfl.adversary.attacks.gradient_inversion import Effort, Problem, SeenGradients, stack
-from prismfl.adversary.cases.scene import Asked, Case, Need, Scene
+from prismfl.adversary.cases import Asked, Case, Need, Scene
 from prismfl.adversary.scores.reconstruction import Behind
 from prismfl.adversary.view import Target, kept, look
 from prismfl.core.job import Job

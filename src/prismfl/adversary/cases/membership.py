@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from prismfl.adversary.attacks.membership_model import SeenModel, SeenWeights, Shadows, train_shadows
 from prismfl.adversary.attacks.membership_synthetic import OpenDecoder, SeenDecoders, SeenSet
-from prismfl.adversary.cases.scene import Case, Need, Scene
+from prismfl.adversary.cases import Case, Need, Scene
 from prismfl.adversary.scores.membership import Members, Originals
 from prismfl.core.payloads import Synthesizer, Weights
 from prismfl.methods.generators.threedgl import PREFIX, Config, kind_at, recipe_of

@@ -10,7 +10,7 @@ import torch
 
 from prismfl.adversary.attacks.gan import SeenModels
 from prismfl.adversary.attacks.inversion import HiddenColumn, Predict, SeenClassifier, SeenReleases, SeenRows
-from prismfl.adversary.cases.scene import Case, Need, Scene
+from prismfl.adversary.cases import Case, Need, Scene
 from prismfl.adversary.scores.population import ClassMeans, ColumnValues, HiddenClasses, RichSites
 from prismfl.adversary.view import kept
 from prismfl.core.payloads import Payload, Weights

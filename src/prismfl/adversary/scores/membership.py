@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.adversary.scores.found import Found, Scored
+from prismfl.adversary.scores import Found, Scored
 from prismfl.errors import UserError
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from prismfl.adversary.attacks.inversion import Predict, Scores
-from prismfl.adversary.scores.found import Found, Scored, Sheet
+from prismfl.adversary.scores import Found, Scored, Sheet
 from prismfl.adversary.scores.membership import auc, auc_interval
 
 SHOWN = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from prismfl.adversary.attacks.gradient_inversion import Reconstruction
-from prismfl.adversary.scores.found import Found, Scored, Sheet
+from prismfl.adversary.scores import Found, Scored, Sheet
 from prismfl.adversary.view import Target
 from prismfl.metrics.leakage import leakage, match
 from prismfl.nets.classifier import Classifier
