@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismfl.adversary.audits.hostile import PROBES, Probe, Cell, Row
+from prismfl.adversary.audits.hostile import PROBES, Cell, Probe, Row
 from prismfl.adversary.audits.hostile_site import NAMES, Bench, Town
 from prismfl.core.method import Method
 from prismfl.core.payloads import JsonDict
