@@ -17,7 +17,7 @@ from prismfl.adversary.cases import Asked, Case, Scene
 from prismfl.adversary.cases.foreign import read_rows
 from prismfl.adversary.cases.membership import Candidates, copies_of
 from prismfl.adversary.on_run import attack_set, offered
-from prismfl.adversary.scores.membership import judged
+from prismfl.adversary.scores.membership import copied, judged
 from prismfl.adversary.scores.reconstruction import Behind
 from prismfl.adversary.view import Target
 from prismfl.cli.main import app
@@ -132,7 +132,8 @@ def test_an_attack_above_the_bound_is_said_to_be() -> None:
 def test_a_synthetic_record_counts_once_however_many_members_it_copies() -> None:
     x = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     made_of = torch.tensor([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
-    found = COPIES.tried(copies_of(Candidates(x, torch.zeros(4), 3, x), made_of)).found
+    case = copies_of(Candidates(x, torch.zeros(4), 3, x), made_of)
+    found = copied(COPIES.run(case.view), None, case.truth).found
     assert (found["copies_of_members"], found["copies_of_others"], found["synthetic"]) == (2, 1, 3)
 
 
