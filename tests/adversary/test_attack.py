@@ -39,7 +39,7 @@ SET = ("nearest", "calibrated", "domias", "copies")
 
 def made(path: Path, method: str, **options: object) -> Path:
     config = {"data": "digits", "model": "logreg", "sites": 2, "epsilon": 3.0, "out": str(path), **options}
-    simulate.run(RunConfig(method=method, **config))  # type: ignore[arg-type]
+    simulate.run(RunConfig(method=method, **config))
     return path
 
 
