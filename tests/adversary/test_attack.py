@@ -111,6 +111,7 @@ def test_where_there_is_nothing_to_see_an_attack_says_so(of_a_model: Scene, tmp_
 def test_what_several_attacks_need_is_made_once(of_a_model: Scene) -> None:
     case = of_a_model.once(ATTACKS["lira"].needs.look)
     assert of_a_model.once(ATTACKS["rmia"].needs.look) is case
+    assert not isinstance(case, str)
     assert case.view.shadows is case.view.shadows
 
 
