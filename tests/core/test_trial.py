@@ -10,7 +10,7 @@ from prismfl.core.door import PrivateRecords
 from prismfl.core.payloads import Gradient
 from prismfl.core.records import Records
 from prismfl.core.rounds import ask_method, initial_state
-from prismfl.core.trial import Vector, Watch, ask_door, ask_hub, ask_once
+from prismfl.core.trial import Question, Vector, Watch, ask_door, ask_hub, ask_once
 from prismfl.nets.classifier import build
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import Params
@@ -31,13 +31,13 @@ class Notes(Watch):
     def sampled(self, sample: Records) -> None:
         self.samples.append(sample)
 
-    def summed(self, rows: object, answer: torch.Tensor, **public: object) -> None:
+    def summed(self, rows: object, answer: torch.Tensor, asked: Question) -> None:
         self.answers.append(answer)
 
-    def gradient(self, loss: object, params: Params, answer: Params, **public: object) -> None:
-        self.answers.append(answer["0.weight"] if "0.weight" in answer else next(iter(answer.values())))
+    def gradient(self, loss: object, params: Params, answer: Params, asked: Question) -> None:
+        self.answers.append(next(iter(answer.values())))
 
-    def clients(self, vector: Vector, like: Params, answer: Params, **public: object) -> None:
+    def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None:
         self.answers.append(answer["w"])
 
     def of_class(self, label: int) -> Watch:

@@ -28,43 +28,34 @@ R = TypeVar("R")
 Vector = Callable[[Items], Mapping[str, torch.Tensor]]
 
 
+@dataclass(frozen=True)
+class Question:
+    """The public numbers of a question to a door, and the records' own random numbers that it drew for it."""
+
+    bound: float
+    sigma: float
+    rate: float = 1.0
+    kind: str = "gaussian"
+    declared: int = 0
+    second: int = 0
+    scale: float = 1.0
+    normals: int = 0
+    draws: RecordDraws | None = None
+
+
 class Watch:
     """Somebody who looks on while a door answers. What a subclass leaves as it is goes unnoted."""
 
     def sampled(self, sample: Records) -> None:
         """The records that an answer was computed from."""
 
-    def summed(
-        self, rows: Rows, answer: torch.Tensor, *, bound: float, sigma: float, rate: float, kind: str
-    ) -> None: ...
+    def summed(self, rows: Rows, answer: torch.Tensor, asked: Question) -> None: ...
 
-    def moments(
-        self,
-        rows: Rows,
-        answer: tuple[torch.Tensor, torch.Tensor],
-        *,
-        second: int,
-        scale: float,
-        bound: float,
-        sigma: float,
-    ) -> None: ...
+    def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None: ...
 
-    def gradient(
-        self,
-        loss: Loss,
-        params: Params,
-        answer: Params,
-        *,
-        rate: float,
-        declared: int,
-        clip: float,
-        sigma: float,
-        kind: str,
-        draws: RecordDraws,
-        normals: int,
-    ) -> None: ...
+    def gradient(self, loss: Loss, params: Params, answer: Params, asked: Question) -> None: ...
 
-    def clients(self, vector: Vector, like: Params, answer: Params, *, bound: float, sigma: float) -> None: ...
+    def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None: ...
 
     def of_class(self, label: int) -> Watch:
         """Who looks on at the door of one class."""
@@ -92,14 +83,14 @@ class WatchedRecords(PrivateRecords):
     ) -> torch.Tensor:
         answer = super().noisy_sum(rows, bound=bound, sigma=sigma, batch=batch, kind=kind)
         rate = 1.0 if batch is None else self.rate(batch)
-        self.watch.summed(rows, answer, bound=bound, sigma=sigma, rate=rate, kind=kind)
+        self.watch.summed(rows, answer, Question(bound, sigma, rate, kind))
         return answer
 
     def noisy_moments(
         self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         answer = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma)
-        self.watch.moments(rows, answer, second=second, scale=scale, bound=bound, sigma=sigma)
+        self.watch.moments(rows, answer, Question(bound, sigma, second=second, scale=scale))
         return answer
 
     def noisy_gradient(
@@ -114,18 +105,8 @@ class WatchedRecords(PrivateRecords):
         kind: str = "gaussian",
     ) -> dict[str, torch.Tensor]:
         answer = super().noisy_gradient(loss, params, batch=batch, clip=clip, sigma=sigma, normals=normals, kind=kind)
-        self.watch.gradient(
-            loss,
-            params,
-            answer,
-            rate=self.rate(batch),
-            declared=self.declared,
-            clip=clip,
-            sigma=sigma,
-            kind=kind,
-            draws=self.drawn,
-            normals=normals,
-        )
+        asked = Question(clip, sigma, self.rate(batch), kind, self.declared, normals=normals, draws=self.drawn)
+        self.watch.gradient(loss, params, answer, asked)
         return answer
 
     @contextmanager
@@ -143,7 +124,7 @@ class WatchedSum(PrivateSum):
 
     def noisy(self, vector: Vector, like: Params, *, bound: float, sigma: float) -> dict[str, torch.Tensor]:
         answer = super().noisy(vector, like, bound=bound, sigma=sigma)
-        self.watch.clients(vector, like, answer, bound=bound, sigma=sigma)
+        self.watch.clients(vector, like, answer, Question(bound, sigma))
         return answer
 
 

@@ -16,11 +16,11 @@ import torch
 from prismfl.core.door import Rows
 from prismfl.core.payloads import Items
 from prismfl.core.records import Records
-from prismfl.core.trial import Vector, Watch
+from prismfl.core.trial import Question, Vector, Watch
 from prismfl.kernels.loss import Loss
 from prismfl.privacy import mechanisms
 from prismfl.privacy.mechanisms import Params
-from prismfl.rng import Key, RecordDraws
+from prismfl.rng import Key
 
 MOST_NUMBERS = 16_384  # coordinates of an answer that the attacker looks at: enough, and bounded in memory
 CHUNK = 64
@@ -103,23 +103,13 @@ class Watcher(Watch):
         """A canary of another class adds nothing to this one's answers."""
         return Watcher(self.book, rows=self.rows[self.canaries.y == label])
 
-    def summed(self, rows: Rows, answer: torch.Tensor, *, bound: float, sigma: float, rate: float, kind: str) -> None:
+    def summed(self, rows: Rows, answer: torch.Tensor, asked: Question) -> None:
         own, seen = self.canaries, _looked_at(answer.numel())
         parts = torch.cat([rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu() for i in range(0, len(own), CHUNK)])
-        parts = parts * _factors(parts, bound, kind)[:, None]
-        flat, gaussian = answer.flatten()[seen], kind == "gaussian"
-        self.book.note(parts[:, seen], flat, rate=rate, scale=bound * sigma, rows=self.rows, gaussian=gaussian)
+        parts = parts * _factors(parts, asked.bound, asked.kind)[:, None]
+        self._note(parts[:, seen], answer.flatten()[seen], asked)
 
-    def moments(
-        self,
-        rows: Rows,
-        answer: tuple[torch.Tensor, torch.Tensor],
-        *,
-        second: int,
-        scale: float,
-        bound: float,
-        sigma: float,
-    ) -> None:
+    def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None:
         sums, moment = answer
         flat = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
         seen, own, found = _looked_at(flat.numel()), self.canaries, []
@@ -127,43 +117,32 @@ class Watcher(Watch):
             block, labels = rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu().double(), own.y[i : i + CHUNK]
             spread = torch.zeros(len(block), *sums.shape, dtype=torch.float64)
             spread[torch.arange(len(block)), labels] = block
-            squares = [mechanisms.triangle(scale * torch.outer(row, row)) for row in block[:, :second]]
+            squares = [mechanisms.triangle(asked.scale * torch.outer(row, row)) for row in block[:, : asked.second]]
             whole = torch.cat([spread.flatten(1), torch.stack(squares)], dim=1)
-            found.append((whole * _factors(whole, bound, "gaussian")[:, None])[:, seen])
-        self.book.note(torch.cat(found), flat[seen], scale=bound * sigma, rows=self.rows)
+            found.append((whole * _factors(whole, asked.bound, "gaussian")[:, None])[:, seen])
+        self._note(torch.cat(found), flat[seen], asked)
 
-    def gradient(
-        self,
-        loss: Loss,
-        params: Params,
-        answer: Params,
-        *,
-        rate: float,
-        declared: int,
-        clip: float,
-        sigma: float,
-        kind: str,
-        draws: RecordDraws,
-        normals: int,
-    ) -> None:
+    def gradient(self, loss: Loss, params: Params, answer: Params, asked: Question) -> None:
         own = self.canaries
         inputs: tuple[torch.Tensor, ...] = (own.x, own.y)
-        if normals:  # the very numbers that the door drew for it: the attacker is told them
-            inputs += (draws.normal(own.identities, normals),)
-        parts = record_gradients(loss, params, inputs, clip=clip, kind=kind)
+        if asked.draws is not None and asked.normals:  # the very numbers that the door drew: the attacker is told them
+            inputs += (asked.draws.normal(own.identities, asked.normals),)
+        parts = record_gradients(loss, params, inputs, clip=asked.bound, kind=asked.kind)
         flat = torch.cat([answer[n].flatten().double() for n in params])[_looked_at(_size(params))]
-        total, gaussian = flat * rate * declared, kind == "gaussian"
-        self.book.note(parts, total, rate=rate, scale=clip * sigma, rows=self.rows, gaussian=gaussian)
+        self._note(parts, flat * asked.rate * asked.declared, asked)
 
-    def clients(self, vector: Vector, like: Params, answer: Params, *, bound: float, sigma: float) -> None:
+    def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None:
         rows = []
         for items in self.everyone.values():
             values = vector(items)
             rows.append(torch.cat([values[n].flatten() for n in like]))
         parts, seen = torch.stack(rows), _looked_at(_size(like))
-        parts = parts * _factors(parts, bound, "gaussian")[:, None]
-        flat = torch.cat([answer[n].flatten() for n in like])
-        self.book.note(parts[:, seen], flat[seen], scale=bound * sigma)
+        parts = parts * _factors(parts, asked.bound, "gaussian")[:, None]
+        self._note(parts[:, seen], torch.cat([answer[n].flatten() for n in like])[seen], asked)
+
+    def _note(self, parts: torch.Tensor, answer: torch.Tensor, asked: Question) -> None:
+        scale, gaussian = asked.bound * asked.sigma, asked.kind == "gaussian"
+        self.book.note(parts, answer, scale=scale, rate=asked.rate, rows=self.rows, gaussian=gaussian)
 
 
 def record_gradients(
