@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from prismfl import runtime
-from prismfl.adversary.attacks.gradient_inversion import ATTACKS, Effort, Problem, stack
+from prismfl.adversary.attack import ATTACKS
+from prismfl.adversary.attacks.gradient_inversion import Effort, Problem, SeenGradients, stack
 from prismfl.core.door import PrivateRecords
 from prismfl.core.method import Settings, Site, State
 from prismfl.core.payloads import Weights
@@ -195,7 +196,7 @@ class Bench:
             torch.stack([v.y for v in victims]) if labels else None,
             rescaled="clip" in row.settings,
         )
-        found = ATTACKS[attack](problem, effort, key=self.key.child("attack", attack))
+        found = ATTACKS[attack].run(SeenGradients(problem, effort, self.key.child("attack", attack)))
         truth = torch.cat([v.x for v in victims]), torch.cat([v.y for v in victims])
         x, y = found.x.flatten(0, 1), found.y.flatten()
         score = leakage((x, y), truth, data=self.name, features=(self.classifier, params)).as_dict()

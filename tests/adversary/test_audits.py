@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from prismfl.adversary.audits import bounds, own_files, trial
-from prismfl.adversary.audits.membership import Suite, attack_set, judged
 from prismfl.adversary.audits.one_run import audit_method, judge
 from prismfl.adversary.audits.steps import audit_steps
 from prismfl.adversary.audits.two_worlds import audit_two_worlds
@@ -25,7 +24,6 @@ from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
-from prismfl.runs.reopen import reopen
 
 DELTA = 1e-5
 
@@ -182,52 +180,6 @@ def test_audit_exits_with_one_when_the_measurement_exceeds_the_claim(
         quiet.plant(patch)
         done = CliRunner().invoke(app, ["audit", "ldp-fedsgd", "--canaries", "300"])
     assert done.exit_code == 1, done.output
-
-
-def test_membership_suite_on_a_run(run: Path) -> None:
-    suite = Suite(reopen(run), records=150, shadows=4, epochs=4)
-    for name in ("loss", "gradient-norm", "lira", "rmia"):
-        found = suite.attack(name)
-        assert found["within_bound"], found
-        assert found["control"]["auc"] >= 0.9
-        assert found["auc"] <= found["allowed_auc"] + 0.1
-    assert suite.attack("nearest")["words"] == "does not apply: no synthetic set leaves the sites"
-    with pytest.raises(UserError, match="Unknown attack"):
-        suite.attack("lire")
-
-
-def test_an_attack_above_the_bound_is_said_to_be() -> None:
-    rng = np.random.default_rng(0)
-    good, others = rng.normal(3, 1, 500), rng.normal(0, 1, 500)
-    assert judged("x", good, others, Cost.gaussian(2.0), delta=DELTA, control=None)["within_bound"] is False
-    assert judged("x", others, rng.normal(0, 1, 500), Cost.gaussian(2.0), delta=DELTA, control=None)["within_bound"]
-    assert judged("x", good, others, None, delta=DELTA, control=None)["within_bound"] is None
-
-
-def test_foreign_synthetic_data_can_be_attacked(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    members, others = rng.normal(size=(80, 5)), rng.normal(size=(120, 5))
-    np.savez(tmp_path / "gen.npz", x=np.concatenate([members[:3], members + 0.02 * rng.normal(size=(80, 5))]))
-    header = ",".join("abcde")
-    np.savetxt(tmp_path / "members.csv", members, delimiter=",", header=header, comments="", fmt="%.17g")
-    np.save(tmp_path / "others.npy", others)
-    asked = ["attack", "--synthetic", str(tmp_path / "gen.npz"), "--members", str(tmp_path / "members.csv")]
-    done = CliRunner().invoke(app, [*asked, "--non-members", str(tmp_path / "others.npy"), "--format", "json"])
-    assert done.exit_code == 0, done.output
-    found = {row["attack"]: row for row in json.loads(done.stdout)["results"]}
-    assert found["nearest"]["auc"] > 0.95
-    assert found["copies"]["copies_of_members"] == 3
-    np.save(tmp_path / "narrow.npy", others[:, :4])
-    wrong = CliRunner().invoke(app, [*asked, "--non-members", str(tmp_path / "narrow.npy")])
-    assert isinstance(wrong.exception, UserError)
-    assert "non-members have shape 4, the synthetic records 5" in str(wrong.exception)
-
-
-def test_too_few_foreign_records_are_refused() -> None:
-    import torch
-
-    with pytest.raises(UserError, match="at least 4 non-members"):
-        attack_set(torch.zeros(5, 2), torch.zeros(5, 2), torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("place", ["first", "last"])

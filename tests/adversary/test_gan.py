@@ -33,7 +33,7 @@ def indifferent(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_the_generator_learns_the_class_from_the_model(label: int) -> None:
-    made = gan.train([right_or_left], bars(200, 1), label, effort=gan.Effort(steps=100), key=Key.seed(0))
+    made = gan.train([right_or_left], bars(200, 1), label, effort=gan.GanEffort(steps=100), key=Key.seed(0))
     drawn = made.draw(100, Key.seed(1))
     assert ((right_or_left(drawn).argmax(1) == label).float().mean()) > 0.9
     assert float(drawn.min()) >= 0.0
@@ -41,14 +41,14 @@ def test_the_generator_learns_the_class_from_the_model(label: int) -> None:
 
 
 def test_a_model_that_knows_nothing_teaches_nothing() -> None:
-    made = gan.train([indifferent], bars(200, 1), 0, effort=gan.Effort(steps=100), key=Key.seed(0))
+    made = gan.train([indifferent], bars(200, 1), 0, effort=gan.GanEffort(steps=100), key=Key.seed(0))
     share = float((right_or_left(made.draw(200, Key.seed(1))).argmax(1) == 0).float().mean())
     assert 0.3 < share < 0.7
 
 
 def test_the_prior_holds_the_generator_near_the_own_pictures() -> None:
     def distance(prior: float) -> float:
-        effort = gan.Effort(steps=100, prior=prior)
+        effort = gan.GanEffort(steps=100, prior=prior)
         return float(gan.train([right_or_left], bars(200, 1), 0, effort=effort, key=Key.seed(0)).distance())
 
     assert distance(0.2) < 0.5 * distance(0.0)

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismfl.adversary.attacks.inversion import (
-    attribute_advantage,
-    attribute_guesses,
-    class_image,
-    likeness,
-    property_scores,
-)
+from prismfl.adversary.attacks.inversion import attribute_guesses, class_image, property_scores
 from prismfl.adversary.scores.membership import auc
+from prismfl.adversary.scores.population import attribute_advantage, likeness
 from prismfl.data import load
 from prismfl.errors import UserError
 from prismfl.nets.classifier import build

@@ -48,8 +48,10 @@ def test_a_generator_that_never_saw_the_members_is_not_accused() -> None:
 
 def test_exact_copies_are_counted_and_neighbours_are_not() -> None:
     made = torch.cat([MEMBERS[:7], OTHERS[:20], MEMBERS[20:30] + 0.05])
-    assert exact_copies(made, MEMBERS) == 7
-    assert exact_copies(population(9, N), MEMBERS) == 0
+    assert exact_copies(MEMBERS, made).tolist() == [[i, i] for i in range(7)]
+    assert len(exact_copies(MEMBERS, population(9, N))) == 0
+    # A synthetic set of several chunks: rows are those of the whole set.
+    assert exact_copies(MEMBERS, torch.cat([population(9, 1200), MEMBERS[3:4]])).tolist() == [[1200, 3]]
 
 
 def test_a_decoder_that_memorised_reproduces_its_members_best() -> None:

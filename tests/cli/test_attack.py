@@ -6,7 +6,6 @@ import torch
 from typer.testing import CliRunner
 
 from prismfl.adversary.view import kept, look
-from prismfl.cli.attack_truth import batch_behind, job_of, site_records
 from prismfl.cli.main import app
 from prismfl.core.method import State
 from prismfl.errors import UserError
@@ -14,8 +13,7 @@ from prismfl.nets.classifier import build
 from prismfl.rng import Key
 from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
-from prismfl.runs.directory import RunDirectory
-from prismfl.runs.records import read_data
+from prismfl.runs.reopen import reopen
 
 
 def made(path: Path, method: str, *, sites: int = 2, rounds: int = 2, **settings) -> Path:
@@ -64,10 +62,9 @@ def test_dlg_on_an_accounted_run_recovers_nothing(tmp_path):
 def test_a_peer_of_two_sees_the_others_gradient(tmp_path, fedsgd):
     adam = made(tmp_path / "fedem", "fedem", batch=2)
     for path in (fedsgd, adam):
-        directory = RunDirectory.open(path)
-        job, _ = job_of(directory)
-        (server,) = [t for t in look(directory, job, adversary="server").targets if t.sites == ("site-1",)]
-        (peer,) = look(directory, job, adversary="peer").targets
+        run = reopen(path)
+        (server,) = [t for t in look(run.directory, run.job, adversary="server").targets if t.sites == ("site-1",)]
+        (peer,) = look(run.directory, run.job, adversary="peer").targets
         assert peer.sites == ("site-1",)
         for name, expected in server.gradient.items():
             torch.testing.assert_close(peer.gradient[name], expected, rtol=1e-2, atol=2e-3)
@@ -85,14 +82,12 @@ def test_an_outsider_and_a_run_without_gradients_are_said_not_to_apply(tmp_path,
 def test_truth_is_the_batch_behind_the_exact_gradient(tmp_path, fedsgd):
     unperturbed = made(tmp_path / "fedem", "fedem", batch=3, iterations=0, rho_max=0.0)
     for path in (fedsgd, unperturbed):
-        directory = RunDirectory.open(path)
-        job, config = job_of(directory)
-        states, releases = kept(directory)
-        records = site_records(job, config, read_data(config))
-        classifier, _ = build(job.task.model, job.task.shape, 10, key=Key.seed(0))
+        run = reopen(path)
+        states, releases = kept(run.directory)
+        classifier, _ = build(run.job.task.model, run.job.task.shape, 10, key=Key.seed(0))
         for round in (0, 1):
             state = State(round, states[round])
-            batch = batch_behind(job, records["site-1"], "site-1", state=state, folder=path)
+            batch = run.batch_behind("site-1", state)
             again = classifier.gradient(states[round]["model"].to("cpu"), batch.x, batch.y)
             sent = releases[round]["site-1"]["gradient"].tensors
             assert all(torch.equal(again[k], sent[k]) for k in sent)
@@ -100,13 +95,11 @@ def test_truth_is_the_batch_behind_the_exact_gradient(tmp_path, fedsgd):
 
 def test_truth_is_the_poisson_sample_behind_a_noisy_gradient(tmp_path):
     path = made(tmp_path / "ldp", "ldp-fedsgd", batch=5, clip=1e6, sigma=1e-9, rounds=1)
-    directory = RunDirectory.open(path)
-    job, config = job_of(directory)
-    states, releases = kept(directory)
-    records = site_records(job, config, read_data(config))["site-0"]
-    batch = batch_behind(job, records, "site-0", state=State(0, states[0]), folder=path)
-    assert 0 < len(batch) < len(records)
-    classifier, _ = build(job.task.model, job.task.shape, 10, key=Key.seed(0))
+    run = reopen(path)
+    states, releases = kept(run.directory)
+    batch = run.batch_behind("site-0", State(0, states[0]))
+    assert 0 < len(batch) < len(run.records["site-0"])
+    classifier, _ = build(run.job.task.model, run.job.task.shape, 10, key=Key.seed(0))
     mean = classifier.gradient(states[0]["model"].to("cpu"), batch.x, batch.y)
     for name, sent in releases[0]["site-0"]["gradient"].tensors.items():
         torch.testing.assert_close(sent, mean[name] * len(batch) / 5, rtol=1e-2, atol=2e-3)

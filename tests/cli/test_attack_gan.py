@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from typer.testing import CliRunner
 
-from prismfl.adversary.audits.gan import _hidden
+from prismfl.adversary.cases.population import hidden_classes
 from prismfl.cli.main import app
 from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
@@ -50,5 +50,5 @@ def test_no_model_or_no_pictures_no_attack(tmp_path: Path) -> None:
 
 
 def test_hidden_classes_are_those_the_site_lacks_or_its_rarest() -> None:
-    assert _hidden(torch.tensor([0, 3, 0, 1])) == [0, 2]
-    assert _hidden(torch.tensor([4, 3, 2, 5])) == [2]
+    assert hidden_classes(torch.tensor([0, 3, 0, 1])) == [0, 2]
+    assert hidden_classes(torch.tensor([4, 3, 2, 5])) == [2]

@@ -105,3 +105,6 @@ def test_statistics_of_a_site_tell_its_property_and_a_closed_form_head_no_image(
     )
     assert attack(run, "property")["rows"][0]["AUC"] > 0.9
     assert attack(run, "inversion")["words"].startswith("does not apply: the model that leaves is no network")
+    # A closed-form head answers all the same: it needs the run's public images to do so.
+    [found] = attack(run, "loss")["results"]
+    assert found["control"]["auc"] > 0.9

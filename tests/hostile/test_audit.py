@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prismfl.adversary.audits import hostile
-from prismfl.adversary.audits.hostile import ATTACKS, audit_hostile, audited
+from prismfl.adversary.audits.hostile import PROBES, audit_hostile, audited
 from prismfl.adversary.audits.hostile_site import Bench
 from prismfl.cli.main import app
 from prismfl.methods import METHODS
@@ -26,7 +26,7 @@ def held(method: str, *attacks: str, kind: str = "image") -> None:
     assert all(cell.questions > 0 for cell in row.cells.values())
 
 
-@pytest.mark.parametrize("attack", list(ATTACKS))
+@pytest.mark.parametrize("attack", list(PROBES))
 def test_a_server_gets_nothing_from_dp_fedavg_but_its_plan(attack: str) -> None:
     held("dp-fedavg", attack)
 
@@ -68,7 +68,7 @@ def test_the_audit_asks_about_every_method_with_a_guarantee_at_the_sites() -> No
 def test_the_command_writes_the_table_and_fails_where_something_broke(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hostile, "ATTACKS", {name: ATTACKS[name] for name in QUICK})
+    monkeypatch.setattr(hostile, "PROBES", {name: PROBES[name] for name in QUICK})
     asked = ["audit", "--hostile", "-m", "dp-fedavg", "--out", str(tmp_path / "table.json")]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prismfl.adversary.audits.hostile import ATTACKS
+from prismfl.adversary.audits.hostile import PROBES
 from prismfl.adversary.audits.hostile_site import Bench
 from prismfl.core import rounds
 from prismfl.methods import METHODS
@@ -36,7 +36,7 @@ def audit(method: str, attack: str, **given: Any) -> Check:
     """An attack of the auditor's, which must find nothing."""
 
     def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert list(ATTACKS[attack](Bench(METHODS[method], folder), **given)) == []
+        assert list(PROBES[attack](Bench(METHODS[method], folder), **given)) == []
 
     return check
 

@@ -9,6 +9,7 @@ import pytest
 from prismfl.errors import PrismError
 from tests.mutations import (
     bugs,
+    bugs_adversary,
     bugs_cost,
     bugs_data,
     bugs_draws,
@@ -24,8 +25,8 @@ from tests.mutations import (
 from tests.mutations.planting import Bug, forget
 
 PARTS = (
-    bugs, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_parsers, bugs_report,
-    bugs_robust, bugs_sitedata, bugs_sums,
+    bugs, bugs_adversary, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_parsers,
+    bugs_report, bugs_robust, bugs_sitedata, bugs_sums,
 )  # fmt: skip
 BUGS = [bug for part in PARTS for bug in part.BUGS]
 

@@ -1,9 +1,13 @@
-"""A run directory opened again: its job, its data and its final state, for attacks, audits and on-site reports."""
+"""A run directory opened again: its job, its final state, and the truth that attacks and audits are judged by.
+
+A run is a function of its seed, so the machine that simulated it can replay a site's round and see which records its
+door used. Attacks never import this; scorers compare what they found with what this returns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,14 +17,19 @@ import torch
 
 from prismfl.core.job import Job
 from prismfl.core.method import State
-from prismfl.core.payloads import Payload, SyntheticSet
-from prismfl.data import Dataset, load_public
+from prismfl.core.payloads import Payload, SyntheticSet, decode
+from prismfl.core.records import Records
+from prismfl.core.trial import Watch, ask_once
+from prismfl.data import DATASETS, Dataset, load_public
 from prismfl.errors import UserError
+from prismfl.methods.gradients.fedsgd import batch_rows
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.ledger.place import LEDGER_FILE
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.opened import read_config
 from prismfl.runs.planning import find_method, task_of
-from prismfl.runs.records import read_data, spec_of, split_records
+from prismfl.runs.records import read_data, records_of, spec_of, split_records
 from prismfl.runs.result import predictor
 
 
@@ -39,6 +48,11 @@ class Reopened:
     @cached_property
     def parts(self) -> list[np.ndarray[Any, Any]]:
         return split_records(self.config, self.dataset, self.job)
+
+    @cached_property
+    def records(self) -> dict[str, Records]:
+        """The raw records of each site."""
+        return {name: records_of(self.dataset, rows)() for name, rows in zip(self.job.task.sites, self.parts)}
 
     @cached_property
     def state(self) -> State:
@@ -67,8 +81,58 @@ class Reopened:
         )
         return found.images
 
+    @property
+    def whole_job(self) -> Job:
+        """The job with its public images, as the sites had it."""
+        return replace(self.job, task=replace(self.job.task, public=self.public))
+
     def predict(self) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
-        return predictor(self.job)
+        return predictor(self.whole_job)
+
+    def batch_behind(self, site: str, state: State) -> Records:
+        """The records that a site used in a round: its batch, or everything its local training went through."""
+        job, records = self.job, self.records[site]
+        if job.method.guarantee == "site":
+            return self._replayed(site, state)
+        if "gradient" in job.method.leaves:
+            size = int(getattr(job.settings, "batch", len(records)))
+            return records.take(batch_rows(len(records), size, job.key.child("client", site, state.round)))
+        return records
+
+    def _replayed(self, site: str, state: State) -> Records:
+        """The batches of a simulation, drawn again from its seed."""
+        if self.config.noise == "operating-system":
+            raise UserError(
+                f"The noise of '{self.directory.path}' came from the operating system, so nobody can draw its batches "
+                "again to judge an attack; attack a run with --seed, which is a simulation."
+            )
+        job, records, watch = self.job, self.records[site], _Samples()
+        file = f"{site}.sqlite" if self.config.data in DATASETS else LEDGER_FILE
+        with Ledger.open(Path(self.config.ledger or self.directory.path / "ledger") / file, create=False) as ledger:
+            raw = ledger.remembered(job.run, site, before=state.round)
+        ask_once(
+            job,
+            state,
+            records,
+            job.simulated_noise(site, state.round).noise(),
+            key=job.key.child("client", site, state.round),
+            site=site,
+            memory={} if raw is None else decode(raw)[0],
+            watch=watch,
+        )
+        if not watch.used:
+            return Records(records.x[:0], records.y[:0])
+        return Records(torch.cat([r.x for r in watch.used]), torch.cat([r.y for r in watch.used]))
+
+
+class _Samples(Watch):
+    """Remembers which records a door's answers were computed from."""
+
+    def __init__(self) -> None:
+        self.used: list[Records] = []
+
+    def sampled(self, sample: Records) -> None:
+        self.used.append(sample)
 
 
 def reopen(path: Path) -> Reopened:

@@ -10,22 +10,23 @@ other; it does not poison the training with made records, so a run's transcript 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional as F
 
+from prismfl.adversary.attacks.inversion import Predict
 from prismfl.errors import UserError
 from prismfl.nets.augment import affine
 from prismfl.rng import Key
 
-Predict = Callable[[torch.Tensor], torch.Tensor]
 LEAST_RECORDS = 10
+DRAWN = 100
 
 
 @dataclass(frozen=True)
-class Effort:
+class GanEffort:
     """How hard to try. `prior` weighs the likeness to the attacker's own pictures against the model's opinion."""
 
     steps: int = 200
@@ -60,6 +61,24 @@ class Generator:
             return self(torch.randn(count, len(self.centre), generator=key.torch()))
 
 
+@dataclass(frozen=True)
+class SeenModels:
+    """The models that a site received, and for each class to draw its own records of other classes."""
+
+    models: tuple[Predict, ...]
+    own: tuple[tuple[int, torch.Tensor], ...] = field(repr=False)
+    key: Key
+
+
+def draw_hidden(seen: SeenModels) -> torch.Tensor:
+    """Pictures (classes, DRAWN, *shape) of each class to draw."""
+    drawn = []
+    for label, own in seen.own:
+        made = train(seen.models, own, label, effort=GanEffort(), key=seen.key.child(label))
+        drawn.append(made.draw(DRAWN, seen.key.child(label, "draw")))
+    return torch.stack(drawn)
+
+
 def start(own: torch.Tensor, rank: int) -> Generator:
     """The generator that draws mixtures of the attacker's own pictures."""
     if len(own) < LEAST_RECORDS:
@@ -73,7 +92,7 @@ def start(own: torch.Tensor, rank: int) -> Generator:
     return Generator(mean, basis, torch.zeros(count), 0.8 * torch.eye(count), tuple(own.shape[1:]))
 
 
-def train(models: Sequence[Predict], own: torch.Tensor, label: int, *, effort: Effort, key: Key) -> Generator:
+def train(models: Sequence[Predict], own: torch.Tensor, label: int, *, effort: GanEffort, key: Key) -> Generator:
     """A generator of class `label` from the models of the rounds, of which the later half counts.
 
     Each picture is moved and turned a little before a model sees it, so that no pixel pattern of one model suffices.

@@ -1,8 +1,7 @@
 """Records from gradients: DLG (Zhu et al. 2019), iDLG (Zhao et al. 2020), Inverting Gradients (Geiping et al. 2020).
 
 Each looks for records whose gradient equals an observed one. All victims and restarts are solved at once; of the
-restarts the one with the best match is kept, which the attacker can judge by itself. The truth is never here: see
-`prismfl.metrics.leakage`.
+restarts the one with the best match is kept, which the attacker can judge by itself.
 
 With `against` (FedEM's public settings) an attack is *adaptive*: it knows that the gradient was taken at a perturbed
 input, works out the perturbation that a candidate record would have got, averaged over its unknown random start, and
@@ -105,7 +104,25 @@ def inverting(problem: Problem, effort: Effort, *, key: Key) -> Reconstruction:
     return _best(problem, x, y, mismatch)
 
 
-ATTACKS: dict[str, Callable[..., Reconstruction]] = {"dlg": dlg, "idlg": idlg, "inverting": inverting}
+@dataclass(frozen=True)
+class SeenGradients:
+    """The gradients of a round as an adversary holds them, how hard it tries, and its own randomness."""
+
+    problem: Problem
+    effort: Effort
+    key: Key
+
+
+def by_dlg(seen: SeenGradients) -> Reconstruction:
+    return dlg(seen.problem, seen.effort, key=seen.key)
+
+
+def by_idlg(seen: SeenGradients) -> Reconstruction:
+    return idlg(seen.problem, seen.effort, key=seen.key)
+
+
+def by_inverting(seen: SeenGradients) -> Reconstruction:
+    return inverting(seen.problem, seen.effort, key=seen.key)
 
 
 def _by_lbfgs(problem: Problem, effort: Effort, labels: torch.Tensor | None, *, key: Key) -> Reconstruction:

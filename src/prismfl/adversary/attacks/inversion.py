@@ -12,6 +12,7 @@ not happen is that members fare worse than others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,61 @@ from prismfl.errors import UserError
 from prismfl.rng import Key
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
-NOT_PROMISED = "Record-level differential privacy does not promise against property inference."
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SeenClassifier:
+    """A model of pictures that tells its classes."""
+
+    predict: Predict
+    shape: tuple[int, ...]
+    classes: int
+    key: Key
+
+
+@dataclass(frozen=True)
+class HiddenColumn:
+    """A column to guess: the features that make it up, and what they hold for each of its values."""
+
+    name: str
+    features: tuple[int, ...]
+    values: torch.Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """A model of a table, and rows with their labels, of which one column at a time is hidden."""
+
+    predict: Predict
+    x: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
+    hidden: tuple[HiddenColumn, ...]
+
+
+@dataclass(frozen=True)
+class SeenReleases:
+    """Releases of victims as flat rows, and of the attacker's own example sites with a property and without it."""
+
+    with_it: torch.Tensor = field(repr=False)
+    without: torch.Tensor = field(repr=False)
+    victims: torch.Tensor = field(repr=False)
+
+
+def invert(seen: SeenClassifier | SeenRows) -> torch.Tensor:
+    """An image of each class; or of a table, for each hidden column, the number of the value guessed for each row."""
+    if isinstance(seen, SeenClassifier):
+        found = [class_image(seen.predict, seen.shape, c, key=seen.key.child(c)) for c in range(seen.classes)]
+    else:
+        found = [
+            attribute_guesses(seen.predict, seen.x, seen.y, columns=hidden.features, values=hidden.values)
+            for hidden in seen.hidden
+        ]
+    return torch.stack(found).cpu()
+
+
+def by_property(seen: SeenReleases) -> Scores:
+    return property_scores(seen.with_it, seen.without, seen.victims)
 
 
 def class_image(
@@ -48,13 +103,6 @@ def class_image(
     return torch.sigmoid(logit).detach()[0]
 
 
-def likeness(image: torch.Tensor, means: torch.Tensor) -> npt.NDArray[np.float64]:
-    """Correlation of an image with each class's mean image: the scorer's view of `class_image`."""
-    flat = torch.cat([image.flatten()[None], means.flatten(1)]).double()
-    found: npt.NDArray[np.float64] = torch.corrcoef(flat)[0, 1:].numpy()
-    return found
-
-
 def attribute_guesses(
     predict: Predict, x: torch.Tensor, y: torch.Tensor, *, columns: Sequence[int], values: torch.Tensor
 ) -> torch.Tensor:
@@ -73,15 +121,9 @@ def attribute_guesses(
     return torch.stack(losses).argmin(0)
 
 
-def attribute_advantage(right_members: torch.Tensor, right_others: torch.Tensor) -> dict[str, float]:
-    """How much more often the attribute of a member is guessed than that of a record which was never used."""
-    members, others = float(right_members.double().mean()), float(right_others.double().mean())
-    return {"members": members, "others": others, "advantage": members - others}
-
-
 def property_scores(
     with_it: torch.Tensor, without: torch.Tensor, targets: torch.Tensor, *, ridge: float = 1.0
-) -> npt.NDArray[np.float64]:
+) -> Scores:
     """How much each target release (a flat row) looks like those of sites with the property: a linear discriminant.
 
     The attacker made `with_it` and `without` from sites of its own.
@@ -98,7 +140,7 @@ def property_scores(
     step = a.mean(0) - b.mean(0)
     inner = torch.linalg.solve(gram + scale * torch.eye(len(rows), dtype=torch.float64), rows @ step / len(rows))
     direction = (step - rows.T @ inner) / scale
-    found: npt.NDArray[np.float64] = ((targets.double() - centre) @ direction).numpy()
+    found: Scores = ((targets.double() - centre) @ direction).numpy()
     return found
 
 

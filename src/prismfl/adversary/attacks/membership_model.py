@@ -6,7 +6,7 @@
   without it only (offline).
 - `rmia_scores`: Zarifzadeh et al. 2024: the record's likelihood ratio against those of population records.
 
-Every function returns one number a record; larger means "member". None is told the truth: that goes to the scorer.
+Every function returns one number a record; larger means "member".
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
+from prismfl.adversary.attacks.inversion import Predict, Scores
 from prismfl.errors import UserError
 from prismfl.nets.classifier import IMAGE_MODELS, Classifier, Params, build
 from prismfl.nets.training import cosine, fit, step
 from prismfl.rng import Key
 
-Scores = npt.NDArray[np.float64]
-Predict = Callable[[torch.Tensor], torch.Tensor]
 CHUNK = 500
 
 
@@ -38,6 +37,58 @@ class Shadows:
     used: torch.Tensor = field(repr=False)  # (shadows, records), bool
 
 
+@dataclass(frozen=True)
+class SeenModel:
+    """A model that answers (black box), candidate records, and shadow models once they are wanted.
+
+    `population` are the rows of the candidates that the attacker knows to be nobody's in particular.
+    """
+
+    predict: Predict
+    x: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
+    population: torch.Tensor = field(repr=False)
+    train: Callable[[], Shadows] = field(repr=False)
+
+    @cached_property
+    def logits(self) -> torch.Tensor:
+        return logits_of(self.predict, self.x)
+
+    @cached_property
+    def shadows(self) -> Shadows:
+        return self.train()
+
+
+@dataclass(frozen=True)
+class SeenWeights:
+    """A model that can be taken apart (white box), and candidate records."""
+
+    classifier: Classifier
+    params: Params = field(repr=False)
+    x: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
+
+
+def by_loss(seen: SeenModel) -> Scores:
+    return loss_scores(seen.predict, seen.x, seen.y)
+
+
+def by_gradient(seen: SeenWeights) -> Scores:
+    return gradient_scores(seen.classifier, seen.params, seen.x, seen.y)
+
+
+def by_lira(seen: SeenModel) -> Scores:
+    return lira_scores(seen.logits, seen.y, seen.shadows)
+
+
+def by_lira_offline(seen: SeenModel) -> Scores:
+    return lira_scores(seen.logits, seen.y, seen.shadows, offline=True)
+
+
+def by_rmia(seen: SeenModel) -> Scores:
+    return rmia_scores(seen.logits, seen.y, seen.shadows, population=seen.population)
+
+
 def logits_of(predict: Predict, x: torch.Tensor) -> torch.Tensor:
     """Scores of the classes, a chunk at a time."""
     with torch.no_grad():
@@ -45,7 +96,7 @@ def logits_of(predict: Predict, x: torch.Tensor) -> torch.Tensor:
 
 
 def loss_scores(predict: Predict, x: torch.Tensor, y: torch.Tensor) -> Scores:
-    return _numbers(-F.cross_entropy(logits_of(predict, x), y, reduction="none"))
+    return as_scores(-F.cross_entropy(logits_of(predict, x), y, reduction="none"))
 
 
 def gradient_scores(
@@ -58,7 +109,7 @@ def gradient_scores(
         grads = per_record(dict(params), x[i : i + CHUNK // 5], y[i : i + CHUNK // 5])
         squares = sum((g.flatten(1).double() ** 2).sum(1) for g in grads.values())
         norms.append(torch.as_tensor(squares).sqrt())
-    return _numbers(-torch.cat(norms))
+    return as_scores(-torch.cat(norms))
 
 
 def lira_scores(target: torch.Tensor, y: torch.Tensor, shadows: Shadows, *, offline: bool = False) -> Scores:
@@ -71,13 +122,13 @@ def lira_scores(target: torch.Tensor, y: torch.Tensor, shadows: Shadows, *, offl
     without, _ = _moments(shown, ~used)
     spread_out = _common_spread(shown, ~used, without)
     if offline:
-        return _numbers((seen - without) / spread_out)
+        return as_scores((seen - without) / spread_out)
     within, counts = _moments(shown, used)
     spread_in = _common_spread(shown, used, within)
     ratio = _log_normal(seen, within, spread_in) - _log_normal(seen, without, spread_out)
     # A record that no shadow saw (or that all saw) has no pair of worlds to compare: fall back to the offline score.
     usable = (counts > 0) & ((~used).sum(0) > 0)
-    return _numbers(torch.where(usable, ratio, (seen - without) / spread_out))
+    return as_scores(torch.where(usable, ratio, (seen - without) / spread_out))
 
 
 def rmia_scores(
@@ -103,7 +154,7 @@ def rmia_scores(
     ratio = mine / typical.clamp(min=1e-12)
     beaten = (ratio[:, None] >= gamma * ratio[population][None, :]).double().mean(1)
     # Ties of the share are broken by the ratio itself, too weakly to reorder shares.
-    return _numbers(beaten + 1e-9 * torch.tanh(ratio))
+    return as_scores(beaten + 1e-9 * torch.tanh(ratio))
 
 
 def confidence(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -225,6 +276,6 @@ def _log_normal(value: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor) -
     return -0.5 * ((value - mean) / spread) ** 2 - spread.log()
 
 
-def _numbers(scores: torch.Tensor) -> Scores:
+def as_scores(scores: torch.Tensor) -> Scores:
     clean: Scores = np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
     return clean

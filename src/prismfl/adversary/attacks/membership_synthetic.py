@@ -11,29 +11,87 @@ Every function returns one number a record; larger means "member".
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from prismfl.adversary.attacks.inversion import Predict, Scores
+from prismfl.adversary.attacks.membership_model import as_scores
 from prismfl.errors import UserError
 from prismfl.rng import Key
 
-Scores = npt.NDArray[np.float64]
 CHUNK = 500
 COPY = 1e-3  # root-mean-square difference below which two records count as the same
 
 
+@dataclass(frozen=True)
+class SeenSet:
+    """A synthetic set, candidate records, and records of the same kind that are not in question."""
+
+    x: torch.Tensor = field(repr=False)
+    made: torch.Tensor = field(repr=False)
+    reference: torch.Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenDecoder:
+    """A decoder that left a site: of one class or of all, from codes of a length, and where a search in it begins."""
+
+    label: int | None
+    latent: int
+    decode: Predict
+    key: Key
+
+
+@dataclass(frozen=True)
+class SeenDecoders:
+    """Decoders that left the sites, and candidate records."""
+
+    x: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
+    decoders: tuple[OpenDecoder, ...]
+    progress: Callable[[str, int, int], None] = lambda *_: None
+
+
+def by_nearest(seen: SeenSet) -> Scores:
+    return nearest_scores(seen.x, seen.made)
+
+
+def by_calibrated(seen: SeenSet) -> Scores:
+    return calibrated_scores(seen.x, seen.made, seen.reference)
+
+
+def by_density(seen: SeenSet) -> Scores:
+    return density_scores(seen.x, seen.made, seen.reference)
+
+
+def copies(seen: SeenSet) -> torch.Tensor:
+    return exact_copies(seen.x, seen.made)
+
+
+def by_decoders(seen: SeenDecoders) -> Scores:
+    """The best over all decoders that a record can have come from; a record that none can gets the worst score."""
+    best = np.full(len(seen.x), -np.inf)
+    for i, one in enumerate(seen.decoders):
+        seen.progress("searching the decoders", i, len(seen.decoders))
+        rows = torch.arange(len(seen.x)) if one.label is None else torch.nonzero(seen.y == one.label).flatten()
+        if len(rows):
+            scores = decoder_scores(seen.x[rows], one.decode, latent=one.latent, key=one.key)
+            best[rows.numpy()] = np.maximum(best[rows.numpy()], scores)
+    return np.where(np.isfinite(best), best, best[np.isfinite(best)].min(initial=0.0))
+
+
 def nearest_scores(x: torch.Tensor, made: torch.Tensor) -> Scores:
     _check(x, made, "synthetic")
-    return _numbers(-_nearest(x, made))
+    return as_scores(-_nearest(x, made))
 
 
 def calibrated_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor) -> Scores:
     """Minus the ratio of the distances to the nearest synthetic and the nearest reference record."""
     _check(x, made, "synthetic")
     _check(x, reference, "reference")
-    return _numbers(-_nearest(x, made) / _nearest(x, reference).clamp(min=1e-9))
+    return as_scores(-_nearest(x, made) / _nearest(x, reference).clamp(min=1e-9))
 
 
 def density_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor, *, directions: int = 8) -> Scores:
@@ -54,19 +112,22 @@ def density_scores(x: torch.Tensor, made: torch.Tensor, reference: torch.Tensor,
         return projected
 
     points = project(x)
-    return _numbers(_log_density(points, project(made)) - _log_density(points, project(reference)))
+    return as_scores(_log_density(points, project(made)) - _log_density(points, project(reference)))
 
 
-def exact_copies(made: torch.Tensor, records: torch.Tensor, *, tolerance: float = COPY) -> int:
-    """How many synthetic records are a record itself, up to rounding."""
-    _check(records, made, "synthetic")
-    width = records[0].numel() ** 0.5
-    return int((_nearest(made, records) / width < tolerance).sum())
+def exact_copies(x: torch.Tensor, made: torch.Tensor, *, tolerance: float = COPY) -> torch.Tensor:
+    """Pairs of rows (synthetic record, candidate) that are the same record, up to rounding."""
+    _check(x, made, "synthetic")
+    flat, width, found = x.flatten(1).float(), x[0].numel() ** 0.5, []
+    for i in range(0, len(made), CHUNK):
+        pairs = torch.nonzero(_distances(made[i : i + CHUNK], flat) / width < tolerance)
+        found.append(pairs + torch.tensor([i, 0]))
+    return torch.cat(found)
 
 
 def decoder_scores(
     x: torch.Tensor,
-    decode: Callable[[torch.Tensor], torch.Tensor],
+    decode: Predict,
     *,
     latent: int,
     key: Key,
@@ -88,12 +149,10 @@ def decoder_scores(
     best = gaps[:, 0] / x[0].numel() ** 0.5
     for k in range(starts):
         best = torch.minimum(best, _reproduce(x.flatten(1), decode, codes[near[:, k]], steps=steps, lr=lr))
-    return _numbers(-best)
+    return as_scores(-best)
 
 
-def _reproduce(
-    rows: torch.Tensor, decode: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor, *, steps: int, lr: float
-) -> torch.Tensor:
+def _reproduce(rows: torch.Tensor, decode: Predict, start: torch.Tensor, *, steps: int, lr: float) -> torch.Tensor:
     z = start.clone().requires_grad_()
     optimiser = torch.optim.Adam([z], lr=lr)
     for _ in range(steps):
@@ -109,14 +168,12 @@ def _reproduce(
 
 def _nearest(x: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     flat = made.flatten(1).float()
+    return torch.cat([_distances(x[i : i + CHUNK], flat).min(1).values for i in range(0, len(x), CHUNK)])
+
+
+def _distances(x: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
     # The exact form of the distance: the fast one cannot tell a copy from a neighbour.
-    found = [
-        torch.cdist(x[i : i + CHUNK].flatten(1).float(), flat, compute_mode="donot_use_mm_for_euclid_dist")
-        .min(1)
-        .values
-        for i in range(0, len(x), CHUNK)
-    ]
-    return torch.cat(found)
+    return torch.cdist(x.flatten(1).float(), flat, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def _log_density(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
@@ -134,8 +191,3 @@ def _check(x: torch.Tensor, others: torch.Tensor, what: str) -> None:
     if x.shape[1:] != others.shape[1:]:
         mine, theirs = "x".join(map(str, x.shape[1:])), "x".join(map(str, others.shape[1:]))
         raise UserError(f"The {what} records have shape {theirs}, the candidates {mine}; they must be alike.")
-
-
-def _numbers(scores: torch.Tensor) -> Scores:
-    clean: Scores = np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
-    return clean

@@ -1,1 +1,1 @@
-"""Proof from the outside: canaries, two worlds, a hostile server, attacks on finished runs."""
+"""Proof from the outside: canaries, two worlds, own files, a hostile server."""

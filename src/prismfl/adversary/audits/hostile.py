@@ -45,7 +45,7 @@ from prismfl.privacy.cost import Cost
 from prismfl.secure import protocol as secure
 from prismfl.transport.post import Answer
 
-Attack = Callable[[Bench], Iterator[str]]
+Probe = Callable[[Bench], Iterator[str]]
 MOST_RUNS = 40
 
 
@@ -87,11 +87,11 @@ def audit_hostile(method: Method, attacks: tuple[str, ...] | None = None, *, kin
     """All attacks on one method at sites with pictures or with a table, each with sites of its own."""
     runtime.tune(1)
     started, cells = time.monotonic(), {}
-    for name in attacks or tuple(ATTACKS):
+    for name in attacks or tuple(PROBES):
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(method, Path(folder), kind)
             try:
-                broke = tuple(ATTACKS[name](bench))
+                broke = tuple(PROBES[name](bench))
             except Exception as error:  # an office never raises; if the audit cannot go on, nothing was shown
                 broke = (f"the audit could not go on: {type(error).__name__}: {str(error)[:200]}",)
             cells[name] = Cell(bench.questions, bench.charges, broke)
@@ -362,7 +362,7 @@ def _script(bench: Bench, world: str) -> list[tuple[str, tuple[str, str, int]]]:
     return [(what, (answer.kind, answer.code, len(answer.body))) for what, answer in answers]
 
 
-ATTACKS: dict[str, Attack] = {
+PROBES: dict[str, Probe] = {
     "weights": weights,
     "rounds": rounds,
     "settings": settings,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismfl.adversary.audits.hostile import ATTACKS, Attack, Cell, Row
+from prismfl.adversary.audits.hostile import PROBES, Cell, Probe, Row
 from prismfl.adversary.audits.hostile_site import NAMES, Bench, Town
 from prismfl.core.method import Method
 from prismfl.core.payloads import JsonDict
@@ -108,7 +108,7 @@ def play(path: Path, post: Post) -> None:
     told, found = directory.read_json(NOTE), {}
     bench = RemoteBench(METHODS[told["method"]], Path(told["folder"]), post=post, secured=told["shared"])
     for name in OVER_PROCESSES[bench.method.name]:
-        found[name] = bench.played(name, ATTACKS[name])
+        found[name] = bench.played(name, PROBES[name])
         with (path / "server.log").open("a") as log:
             log.write(f"{name}: {found[name]['questions']} questions, {len(found[name]['broke'])} broke\n")
     directory.write_json("found.json", found)
@@ -123,7 +123,7 @@ class RemoteBench(Bench):
     secured: bool = field(kw_only=True)
     attack: str = ""
 
-    def played(self, name: str, attack: Attack) -> JsonDict:
+    def played(self, name: str, attack: Probe) -> JsonDict:
         before, self.attack = (self.questions, self.charges), name
         try:
             broke = list(attack(self))

@@ -17,11 +17,11 @@ import torch
 
 from prismfl.adversary.audits.bounds import mu_interval
 from prismfl.adversary.audits.steps import SIGMA, Silence, Step
-from prismfl.core.door import PrivateRecords
 from prismfl.core.job import Job
-from prismfl.core.method import Settings, Site, State
+from prismfl.core.method import Settings
 from prismfl.core.records import Records
 from prismfl.core.rounds import initial_state
+from prismfl.core.trial import ask_once
 from prismfl.methods import METHODS
 from prismfl.rng import Key, NoiseStream
 from prismfl.runs.config import RunConfig
@@ -89,12 +89,10 @@ def _settings() -> Settings:
 
 def _question(job: Job) -> Callable[[Records, NoiseStream], torch.Tensor]:
     """What the site sends for its records and some noise, as one vector."""
-    state: State = initial_state(job)
+    state, key = initial_state(job), job.key.child("client")
 
     def ask(records: Records, noise: NoiseStream) -> torch.Tensor:
-        door = PrivateRecords(records, declared=job.task.records, classes=2, noise=noise, allow_exact=False)
-        site = Site("site-0", door, {}, job.task)
-        items, _ = job.method.client(job.settings, state, site, job.key.child("client"))
+        items, _ = ask_once(job, state, records, noise, key=key, site="site-0").answer
         return torch.cat([t.flatten().double() for t in items["model"].tensors.values()])
 
     return ask

@@ -6,7 +6,7 @@ The attacker knows everything but the noise: the other units, their random numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from prismfl.core.door import PrivateRecords
 from prismfl.core.hub import PrivateSum
 from prismfl.core.payloads import Gradient
 from prismfl.core.records import Records
+from prismfl.core.trial import ask_door, ask_hub
 from prismfl.kernels.loss import Loss
 from prismfl.nets.classifier import build
 from prismfl.rng import Key, NoiseStream
@@ -98,64 +99,60 @@ def _world(there: bool, place: int) -> Records:
     return Records(x, y).take(torch.tensor(order))
 
 
-def _door(there: bool, noise: NoiseStream, place: int) -> PrivateRecords:
-    return PrivateRecords(_world(there, place), declared=6, classes=3, noise=noise)
-
-
-def _sum() -> Answer:
+def _asking(question: Callable[[PrivateRecords], torch.Tensor]) -> Answer:
     def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
-        return _door(there, noise, place).noisy_sum(lambda x, y: x.flatten(1), bound=1.0, sigma=SIGMA).double()
+        return ask_door(question, _world(there, place), noise, declared=6, classes=3).answer.double()
 
     return ask
 
 
+def _flat(gradient: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([part.flatten() for part in gradient.values()])
+
+
+def _sum() -> Answer:
+    return _asking(lambda door: door.noisy_sum(lambda x, y: x.flatten(1), bound=1.0, sigma=SIGMA))
+
+
 def _histogram() -> Answer:
-    return lambda there, noise, place: _door(there, noise, place).noisy_histogram(sigma=SIGMA).double()
+    return _asking(lambda door: door.noisy_histogram(sigma=SIGMA))
 
 
 def _gradient() -> Answer:
     classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
     loss: Loss = classifier.record_loss
-
-    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
-        got = _door(there, noise, place).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA)
-        return torch.cat([got[k].flatten() for k in params]).double()
-
-    return ask
+    return _asking(lambda door: _flat(door.noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA)))
 
 
 def _drawn_gradient() -> Answer:
     """A loss with random numbers of the record's own, which turn each record's gradient in every step."""
     classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
     loss = Loss(classifier.module, lambda output, y, z: (output[0] * z).sum())
-
-    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
-        got = _door(there, noise, place).noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA, normals=3)
-        return torch.cat([got[k].flatten() for k in params]).double()
-
-    return ask
+    return _asking(lambda door: _flat(door.noisy_gradient(loss, params, batch=6, clip=0.5, sigma=SIGMA, normals=3)))
 
 
 def _class_gradient() -> Answer:
     classifier, params = build("logreg", (1, 4, 4), 3, key=Key.seed(0))
 
-    def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
-        with _door(there, noise, place).by_class([2, 2, 2]) as doors:
+    def question(door: PrivateRecords) -> torch.Tensor:
+        with door.by_class([2, 2, 2]) as doors:
             asked = [d.noisy_gradient(classifier.record_loss, params, batch=2, clip=0.5, sigma=SIGMA) for d in doors]
-        return torch.cat([got[k].flatten() for got in asked for k in params]).double()
+        return torch.cat([_flat(got) for got in asked])
 
-    return ask
+    return _asking(question)
 
 
 def _hub() -> Answer:
     like = {"w": torch.zeros(8)}
     updates = 5.0 * torch.randn(4, 8, generator=Key.seed(4).torch())
 
+    def question(hub: PrivateSum) -> torch.Tensor:
+        return hub.noisy(lambda items: items["update"].tensors, like, bound=1.0, sigma=SIGMA)["w"]
+
     def ask(there: bool, noise: NoiseStream, place: int) -> torch.Tensor:
         sent = updates if there else updates[:-1]
         inbox = {f"site-{i}": {"update": Gradient({"w": u})} for i, u in enumerate(sent)}
-        hub = PrivateSum(inbox, declared=4, noise=noise)
-        return hub.noisy(lambda items: items["update"].tensors, like, bound=1.0, sigma=SIGMA)["w"].double()
+        return ask_hub(question, inbox, noise, declared=4).answer.double()
 
     return ask
 

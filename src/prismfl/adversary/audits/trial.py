@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl.adversary.audits.doors import WatchedRecords, WatchedSum, Watcher, record_gradients
-from prismfl.core.method import Method, Settings, Site, State
+from prismfl.adversary.audits.watcher import Notebook, Watcher, record_gradients
+from prismfl.core.hub import PrivateSum
+from prismfl.core.job import Job
+from prismfl.core.method import Method, Settings, State
 from prismfl.core.payloads import Gradient, Items, Weights
 from prismfl.core.records import Records
 from prismfl.core.task import Task
+from prismfl.core.trial import ask_hub, ask_once
 from prismfl.errors import UserError
 from prismfl.nets.classifier import build
 from prismfl.privacy import account
@@ -91,49 +94,34 @@ def make_canaries(task: Task, count: int, key: Key) -> Records:
 
 def run(method: Method, settings: Settings, task: Task, *, canaries: Records, inside: torch.Tensor, key: Key) -> Trial:
     """One run with the canaries that are `inside`; `inside` is the truth that only the scorer reads."""
-    watcher = Watcher(canaries, inside)
-    if method.guarantee == "client":
-        cost = _client_level(method, settings, task, watcher, inside, key)
-    else:
-        cost = _site_level(method, settings, task, watcher, inside, key)
-    if not watcher.answers:
+    book, job = Notebook(canaries, inside), Job("audit", method, settings, task, seed=0)
+    cost = (_client_level if method.guarantee == "client" else _site_level)(job, book, inside, key)
+    if not book.answers:
         raise UserError(
             f"The audit of '{method.name}' saw no answer of a door and no gradient: it would prove nothing."
         )
-    return Trial(
-        watcher.scores(), inside.numpy(), cost, watcher.answers, squares=watcher.squares, numbers=watcher.numbers
-    )
+    return Trial(book.scores(), inside.numpy(), cost, book.answers, squares=book.squares, numbers=book.numbers)
 
 
-def _site_level(
-    method: Method, settings: Settings, task: Task, watcher: Watcher, inside: torch.Tensor, key: Key
-) -> Cost:
+def _site_level(job: Job, book: Notebook, inside: torch.Tensor, key: Key) -> Cost:
     # In any order: no canary stands where it could be spared by its place.
     order = torch.randperm(len(inside), generator=key.child("places").torch())
-    records = watcher.canaries.take(order[inside[order]])
-    state, total = _start(method, settings, task, key), Cost.zero(task.unit, task.relation)
+    records, task = book.canaries.take(order[inside[order]]), job.task
+    state, total = _start(job, key), Cost.zero(task.unit, task.relation)
     memory: Items = {}
-    for r in range(settings.rounds):
-        door = WatchedRecords(
-            records,
-            watcher=watcher,
-            declared=task.records,
-            classes=len(task.classes),
-            noise=key.child("noise", r).noise(),
-            unit=task.unit,
-            relation=task.relation,
-            allow_exact=method.guarantee != "site",
-        )
-        site = Site("site-0", door, memory, task)
-        items, memory = method.client(settings, state, site, key.child("client", r))
-        if not door.meter.cost.private and not watcher.answers:
-            _watch_release(task, state, items, watcher)
-        total = total + door.meter.cost
-        state = State(r + 1, dict(method.server(settings, task, state, {"site-0": items}, key.child("server", r))))
+    for r in range(job.settings.rounds):
+        noise, client = key.child("noise", r).noise(), key.child("client", r)
+        asked = ask_once(job, state, records, noise, key=client, site="site-0", memory=memory, watch=Watcher(book))
+        items, memory = asked.answer
+        if not asked.cost.private and not book.answers:
+            _watch_release(task, state, items, book)
+        total = total + asked.cost
+        inbox, server = {"site-0": items}, key.child("server", r)
+        state = State(r + 1, dict(job.method.server(job.settings, task, state, inbox, server)))
     return total
 
 
-def _watch_release(task: Task, state: State, items: Items, watcher: Watcher) -> None:
+def _watch_release(task: Task, state: State, items: Items, book: Notebook) -> None:
     """Without a guarantee there are no noisy answers: the attacker reads the gradient or update that was sent."""
     sent = next((p for p in items.values() if isinstance(p, (Gradient, Weights))), None)
     model = state.items.get("model")
@@ -141,7 +129,7 @@ def _watch_release(task: Task, state: State, items: Items, watcher: Watcher) -> 
         return
     start = model.tensors
     classifier, _ = build(task.model, task.shape, len(task.classes), key=Key.seed(0))
-    own = watcher.canaries
+    own = book.canaries
     parts = record_gradients(classifier.record_loss, start, (own.x, own.y), clip=float("inf"), kind="gaussian")
     moved = {k: sent.tensors[k] if isinstance(sent, Gradient) else start[k] - sent.tensors[k] for k in start}
     flat = torch.cat([moved[k].flatten() for k in start]).double()
@@ -149,36 +137,31 @@ def _watch_release(task: Task, state: State, items: Items, watcher: Watcher) -> 
     middle = 0.5 * parts.double().sum(0)
     factor = float(flat @ middle) / float(middle @ middle)
     if factor:
-        watcher.note(parts, flat / factor, scale=0.0)
+        book.note(parts, flat / factor, scale=0.0)
 
 
-def _client_level(
-    method: Method, settings: Settings, task: Task, watcher: Watcher, inside: torch.Tensor, key: Key
-) -> Cost:
-    state, total = _start(method, settings, task, key), Cost.zero("client")
-    for r in range(settings.rounds):
+def _client_level(job: Job, book: Notebook, inside: torch.Tensor, key: Key) -> Cost:
+    state, total, task = _start(job, key), Cost.zero("client"), job.task
+    for r in range(job.settings.rounds):
         everyone: dict[str, Items] = {}
         for i, name in enumerate(task.sites):
-            door = WatchedRecords(
-                watcher.canaries.take(torch.tensor([i])),
-                watcher=watcher,
-                declared=1,
-                classes=len(task.classes),
-                noise=key.child("noise", r, name).noise(),
-            )
-            everyone[name], _ = method.client(settings, state, Site(name, door, {}, task), key.child("client", r))
+            own, noise = book.canaries.take(torch.tensor([i])), key.child("noise", r, name).noise()
+            asked = ask_once(job, state, own, noise, key=key.child("client", r), site=name, declared=1)
+            everyone[name], _ = asked.answer
         inbox = {name: items for name, items, here in zip(everyone, everyone.values(), inside.tolist()) if here}
-        hub = WatchedSum(
-            inbox, everyone=everyone, watcher=watcher, declared=len(task.sites), noise=key.child("hub", r).noise()
-        )
-        items = method.server(settings, task, state, hub, key.child("server", r))
-        total = total + hub.meter.cost
-        state = State(r + 1, dict(items))
+
+        def serve(hub: PrivateSum, state: State = state, r: int = r) -> Items:
+            return job.method.server(job.settings, task, state, hub, key.child("server", r))
+
+        noise, watch = key.child("hub", r).noise(), Watcher(book, everyone=everyone)
+        served = ask_hub(serve, inbox, noise, declared=len(task.sites), watch=watch)
+        total = total + served.cost
+        state = State(r + 1, dict(served.answer))
     return total
 
 
-def _start(method: Method, settings: Settings, task: Task, key: Key) -> State:
-    return State(0, dict(method.init(settings, task, key.child("init"))))
+def _start(job: Job, key: Key) -> State:
+    return State(0, dict(job.method.init(job.settings, job.task, key.child("init"))))
 
 
 def coins(count: int, key: Key) -> torch.Tensor:

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from prismfl.adversary.scores import Found, Scored
 from prismfl.errors import UserError
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
@@ -131,6 +133,94 @@ def thin(curve: Roc, points: int) -> tuple[Scores, Scores]:
     keep = np.unique(np.clip(np.searchsorted(curve.fpr, wanted, side="right") - 1, 0, None))
     keep = np.unique(np.concatenate([[0], keep, [len(curve.fpr) - 1]]))
     return curve.fpr[keep], curve.tpr[keep]
+
+
+# Against the truth
+
+
+@dataclass(frozen=True)
+class Members:
+    """The truth of a membership attack: so many of the candidates, the first, were used; at so high a cost, if any.
+
+    Of the control's candidates the first `known` were.
+    """
+
+    members: int
+    known: int
+    cost: Cost | None
+    delta: float
+
+
+def told_apart(guess: Scores, control: Scores | None, truth: Members) -> Scored:
+    n, k = truth.members, truth.known
+    area = None if control is None else auc(control[:k], control[k:])
+    return Scored(judged(guess[:n], guess[n:], truth.cost, delta=truth.delta, control=area))
+
+
+def judged(members: Scores, others: Scores, cost: Cost | None, *, delta: float, control: float | None) -> Found:
+    """A result beside the bound of the run's cost; `within_bound` is None where there is no bound."""
+    result = measure(members, others)
+    found: Found = {"kind": "membership", **result.as_dict(), "within_bound": None}
+    if control is not None:
+        found["control"] = {"auc": round(control, 4)}
+    if cost is None or not cost.private:
+        return found
+    rates = [0.0, *np.geomspace(1e-3, 1.0, 40).tolist()]
+    allowed = limits(cost, delta)
+    found["bound"] = {"fpr": rates, "tpr": [round(float(v), 6) for v in bound_of(cost, rates)]}
+    found["allowed_auc"] = allowed["auc"]
+    # Chance must not explain it: the lower end of what was found against the bound at the upper end of the alarms.
+    alarms = [binomial_interval(int(rate.fpr * len(others)), len(others))[1] for rate in result.rates]
+    most = bound_of(cost, alarms)
+    found["within_bound"] = bool(
+        result.auc_low <= (allowed["auc"] or 0.0)
+        and all(rate.low <= limit for rate, limit in zip(result.rates, most.tolist()))
+    )
+    return found
+
+
+@dataclass(frozen=True)
+class Originals:
+    """The truth of a search for copies: so many of the candidates, the first, were used to make a synthetic set."""
+
+    members: int
+    synthetic: int
+
+
+def copied(pairs: torch.Tensor, control: torch.Tensor | None, truth: Originals) -> Scored:
+    """How many synthetic records copy a member, and how many a record that was never used."""
+
+    def count(found: torch.Tensor, *, member: bool) -> int:
+        return len(torch.unique(found[(found[:, 1] < truth.members) == member, 0]))
+
+    of_members, of_others, made = count(pairs, member=True), count(pairs, member=False), truth.synthetic
+    found: Found = {
+        "kind": "copies",
+        "copies_of_members": of_members,
+        "copies_of_others": of_others,
+        "synthetic": made,
+    }
+    if control is not None:
+        found["control"] = {"copies": count(control, member=True), "of": truth.members}
+    found["words"] = f"{of_members} of {made} synthetic records copy a member, {of_others} copy a record never used"
+    return Scored(found)
+
+
+def shown(found: Found) -> dict[str, str]:
+    """A row for people."""
+    name = found["attack"]
+    if "auc" not in found:
+        blank = dict.fromkeys(("AUC", "TPR at 1 %", "allowed", "control"), "-")
+        return {"attack": name, **blank, "verdict": found["words"]}
+    words = {True: "within the bound", False: "ABOVE the bound", None: "no bound: no guarantee"}
+    return {
+        "attack": name,
+        "AUC": f"{found['auc']:.3f} ({found['auc_low']:.3f} to {found['auc_high']:.3f})",
+        "TPR at 1 %": f"{100 * found['rates'][0]['tpr']:.1f} %",
+        "allowed": f"{found['allowed_auc']:.3f}" if "allowed_auc" in found else "-",
+        "control": f"{found['control']['auc']:.3f}" if "control" in found else "-",
+        "verdict": words[found["within_bound"]],
+    }
 
 
 # What differential privacy allows
