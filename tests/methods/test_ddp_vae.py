@@ -50,7 +50,5 @@ def test_the_class_is_still_found_at_its_old_place() -> None:
 
 
 def test_other_names_are_not_there() -> None:
-    with pytest.raises(
-        AttributeError, match=r"ddp_vae' has no attribute 'VAE'$"
-    ):
+    with pytest.raises(AttributeError, match=r"ddp_vae' has no attribute 'VAE'$"):
         ddp_vae.VAE  # noqa: B018
