@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,13 +15,13 @@ from prismfl.methods import METHODS
 from prismfl.privacy.cost import Cost
 from tests.laws.world import some_records
 from tests.methods.hand import settings
-from tests.methods.tiny import answer, job_of, nobody
+from tests.methods.tiny import Answer, answer, job_of, nobody
 
-FREE = {"sigma": 0.0, "clip": math.inf, "batch": 24.0}
+FREE: dict[str, Any] = {"sigma": 0.0, "clip": math.inf, "batch": 24.0}
 
 
-def flat(told: object) -> torch.Tensor:
-    return torch.cat([t.flatten() for t in told.leaves["gradient"].tensors.values()])  # type: ignore[attr-defined]
+def flat(told: Answer) -> torch.Tensor:
+    return torch.cat([t.flatten() for t in told.leaves["gradient"].tensors.values()])
 
 
 def test_without_perturbation_noise_and_clip_it_is_the_exact_mean_gradient() -> None:

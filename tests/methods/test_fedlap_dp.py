@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -14,7 +16,7 @@ from tests.methods.hand import settings
 from tests.methods.tiny import answer, job_of, nobody
 
 NAME = "fedlap-dp"
-SMALL = {"paths": 2, "stops": 2, "batches": 3, "updates": 1}
+SMALL: dict[str, Any] = {"paths": 2, "stops": 2, "batches": 3, "updates": 1}
 
 
 @pytest.mark.parametrize("rounds", [1, 4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from tests.methods.tiny import answer, job_of, nobody
 NAME = "prism-client"
 
 
-def outcome(inbox: dict[str, Items], *, noise: int = 0, **changes: float) -> tuple[Items, Cost]:
+def outcome(inbox: Mapping[str, Items], *, noise: int = 0, **changes: float) -> tuple[Items, Cost]:
     job = job_of(NAME, **changes)
     hub = PrivateSum(inbox, declared=3, noise=Key.seed(noise).noise())
     return job.method.server(job.settings, job.task, State(0, {}), hub, job.key), hub.meter.cost
@@ -71,7 +72,7 @@ def test_the_hub_makes_images_a_head_and_a_model() -> None:
 
 def test_a_client_that_shouts_counts_as_one_client() -> None:
     """Its statistic is clipped to 1 as a whole, however many records it claims."""
-    told, inbox = answer(NAME), {}
+    told = answer(NAME)
     loud = type(told.leaves["statistics"])({k: 1e3 * v for k, v in told.leaves["statistics"].tensors.items()})
     inbox = {"site-0": {"statistics": loud}}
     bounded = {"site-0": {"statistics": type(loud)({k: 1e6 * v for k, v in loud.tensors.items()})}}

@@ -71,7 +71,7 @@ def test_no_clipped_length_is_over_twice_the_median(lengths: list[float]) -> Non
 def test_one_liar_cannot_leave_the_range_of_the_others(honest: list[float]) -> None:
     rows = torch.tensor([*honest, 1e9], dtype=torch.float64)[:, None]
     for rule in ("median", "trimmed-mean"):
-        found = float(robust.centre(rule, rows)[0])  # type: ignore[arg-type]
+        found = float(robust.centre(rule, rows)[0])
         assert min(honest) - 1e-9 <= found <= max(honest) + 1e-9
 
 
