@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,12 @@ def picture(path: Path, colour: int | tuple[int, ...] = 0, *, size: tuple[int, i
     return path
 
 
-def read(root: Path, *, lenient: bool = False, **given: object) -> Found:
-    plain: dict[str, object] = {"classes": None, "size": None, "channels": None}
-    return read_folders(root, **{**plain, **given}, faults=Faults(lenient=lenient))  # type: ignore[arg-type]
+def read(root: Path, *, lenient: bool = False, **given: Any) -> Found:
+    plain: dict[str, Any] = {"classes": None, "size": None, "channels": None}
+    return read_folders(root, **{**plain, **given}, faults=Faults(lenient=lenient))
 
 
-def refused(root: Path, line: str, **given: object) -> None:
+def refused(root: Path, line: str, **given: Any) -> None:
     with pytest.raises(UserError) as error:
         read(root, **given)
     assert str(error.value) == line.replace("ROOT", str(root))

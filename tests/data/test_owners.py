@@ -17,7 +17,7 @@ WHO = [f"record {i}".encode() for i in range(60)]
 
 
 def dealt(split: str, y: Indices = LABELS, who: list[bytes] = WHO, *, seed: int = 1, sites: int = 3) -> list[int]:
-    return owners(y, who, sites, split=parse_split(split), classes=4, seed=seed).tolist()
+    return [int(site) for site in owners(y, who, sites, split=parse_split(split), classes=4, seed=seed)]
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -48,6 +48,6 @@ def test_colour_kinds_become_grey_by_luminance() -> None:
 
 def test_the_global_seed_is_left_alone() -> None:
     np.random.seed(0)
-    before = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr]
+    before = np.random.get_state()[1].tolist()  # type: ignore[index]
     draw("silhouettes", shape=(1, 8, 8), count=2, seed=0)
-    assert np.random.get_state()[1].tolist() == before  # type: ignore[index, union-attr]
+    assert np.random.get_state()[1].tolist() == before  # type: ignore[index]
