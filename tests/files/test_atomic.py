@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.files import atomic
 from prismfl.files.atomic import make_folder, opener, write_atomically
 
 
@@ -36,7 +35,7 @@ def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypa
     def fail(handle: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(atomic.os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
