@@ -1,7 +1,8 @@
 """Every module of the package has a test file at the mirrored path: `a/b.py` is tested by `tests/a/test_b.py`.
 
-A folder in a folder may be left out of the path where the name is then still one module's: `methods/averaging/fedavg.py`
-is tested by `tests/methods/test_fedavg.py`, and `methods/prism/head.py` by `tests/methods/test_prism_head.py`.
+A folder in a folder may be left out of the path, where the name is then still one module's:
+`tests/methods/test_fedavg.py` is for `methods/averaging/fedavg.py`, and `tests/methods/test_prism_head.py` is for
+`methods/prism/head.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ core/release
 core/rounds
 core/task
 core/wire
-data/found
 kernels/clipped_gradients
 kernels/double_backward
 kernels/layer_gradients
@@ -65,13 +65,7 @@ privacy/ledger/balances
 privacy/ledger/book
 privacy/ledger/chain
 privacy/shares
-report/dossier
-report/facts
-report/sections
 runs/planning
-runs/reopen
-runs/result
-runs/simulate
 secure/masking
 secure/roster
 server/app
@@ -85,7 +79,6 @@ site/joining
 site/keys
 site/policy
 site/warm
-sources
 synth/folders
 synth/vae
 transport/conductor
