@@ -41,14 +41,3 @@ def test_more_privacy_is_more_noise() -> None:
     assert isinstance(job.settings, Config)
     strict, lax = (ddp_vae.solve(job.settings, job.task, e).noise for e in (0.5, 5.0))
     assert strict > lax > 0
-
-
-def test_the_class_is_still_found_at_its_old_place() -> None:
-    from prismfl.synth.vae import DDPVAE
-
-    assert ddp_vae.DDPVAE is DDPVAE
-
-
-def test_other_names_are_not_there() -> None:
-    with pytest.raises(AttributeError, match=r"ddp_vae' has no attribute 'VAE'$"):
-        ddp_vae.VAE  # noqa: B018
