@@ -60,6 +60,18 @@ def test_colour_is_channels_first(tmp_path: Path) -> None:
     assert read(tmp_path).x[0, :, 0, 0].tolist() == pytest.approx([1.0, 0.0, 0.2])
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_rows_stay_rows_and_columns_columns(mode: str, tmp_path: Path) -> None:
+    image = Image.new(mode, (3, 2))
+    image.putpixel((2, 0), 255 if mode == "L" else (255, 255, 255))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        image.save(tmp_path / name / "1.png")
+    found = read(tmp_path).x[0]
+    assert found.shape == (len(mode), 2, 3)
+    assert found[-1].tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
 def test_a_declared_size_crops_to_a_square_and_resamples(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png", 100, size=(9, 5))
     picture(tmp_path / "b" / "1.png", 100, size=(4, 7))
