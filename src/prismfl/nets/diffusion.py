@@ -200,7 +200,7 @@ class Sampler:
         """A picture in [0, 1] for each label, in batches so that memory stays bounded."""
         generator = key.torch()
         with torch.no_grad():
-            parts = [self._batch(module, params, part, shape, generator) for part in torch.split(labels, BATCH)]
+            parts = [self._batch(module, params, y, shape, generator) for y in torch.split(labels, BATCH) if len(y)]
         return torch.cat(parts) if parts else torch.zeros(0, *shape.image)
 
     def _batch(

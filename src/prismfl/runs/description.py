@@ -103,7 +103,8 @@ def check_description(description: JsonDict) -> None:
         )
     if description.get("digest") != digest_of(description):
         raise RefusedError("config-mismatch", "The run's config does not have the digest it claims.")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,79}", str(description.get("run"))):
+    run = description.get("run")
+    if not isinstance(run, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,79}", run):
         raise RefusedError("config-mismatch", "The run has no usable name.")
 
 

@@ -48,9 +48,9 @@ class RunDirectory:
         """A new run directory; a `closed` one is for its owner's eyes alone."""
         try:
             make_folder(path, closed=closed, new=True)
-        except FileExistsError:
-            raise UserError(f"The run directory '{path}' exists already; choose another with --out.") from None
         except OSError as error:
+            if path.exists():
+                raise UserError(f"The run directory '{path}' exists already; choose another with --out.") from None
             raise UserError(f"Cannot make the run directory '{path}': {error.strerror}.") from None
         run = cls(path)
         run.write_json("run.json", {"schema_version": SCHEMA_VERSION, "status": "running"})

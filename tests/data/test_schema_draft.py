@@ -1,0 +1,105 @@
+"""A draft of a schema: what columns look like, what is asked of a person, and that a draft reads back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismfl.data.schema_draft import HINTS, draft, load_columns, look_of
+from prismfl.data.schema_file import read_schema
+from prismfl.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("cells", "look"),
+    [
+        (["", "NA", "nan"], "empty"),
+        (["0", "1", "1"], "binary"),
+        (["yes", "no", "yes", "no"], "binary"),
+        (["1", "2", "3.0"], "integer"),
+        (["1", "2.5", "3"], "number"),
+        (["a", "b", "c", "a", "b", "c"], "categorical"),
+        (["2020-01-02", "2021-03-04", "2022-05-06"], "date"),
+        (["1/2/2020", "3.4.21", "5-6-1999 12:30"], "date"),
+        ([f"note {i}" for i in range(9)], "text"),
+        ([3, 4, 5], "integer"),
+    ],
+)
+def test_what_a_column_looks_like(cells: list[object], look: str) -> None:
+    assert look_of(cells) == look
+
+
+def test_empty_cells_do_not_change_the_look() -> None:
+    assert look_of(["1", "", "2", "NA", "3"]) == look_of(["1", "2", "3"]) == "integer"
+
+
+TEXT = (
+    "age,sex,born,notes,ill,patient\n"
+    + "".join(f"{30 + i},{'fm'[i % 2]},20{i:02}-01-01,text {i},{('no', 'yes')[i % 2]},p{i}\n" for i in range(8))
+    + ",f,2010-01-01,text,no,p9\n"
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_draft_names_roles_categories_and_gaps(table: Path) -> None:
+    text, notes = draft(table, label="ill", unit="patient", bounds_from_data=False)
+    assert 'label = "ill"' in text
+    assert 'classes = ["no", "yes"]  # confirm' in text
+    assert 'unit = "patient"' in text
+    assert 'categories = ["f", "m"]  # confirm' in text
+    assert "# min =   # a public lower bound" in text
+    assert "# missing =   # the value that stands for an empty cell" in text
+    assert 'name = "born"' not in text
+    assert notes == [
+        f"Column 'born' {HINTS['date']}. It is not in the draft.",
+        f"Column 'notes' {HINTS['text']}. It is not in the draft.",
+    ]
+
+
+def test_bounds_are_taken_from_the_records_only_on_request_and_are_called_private(table: Path) -> None:
+    text, notes = draft(table, label="ill", unit=None, bounds_from_data=True)
+    assert "min = 30.0  # from the records: private" in text
+    assert "max = 37.0  # from the records: private" in text
+    assert notes[-1] == (
+        "Bounds were read off the records and are private; replace them by public ones before any release."
+    )
+
+
+def test_a_draft_with_bounds_is_a_schema(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,sex,ill\n30,f,no\n41,m,yes\n52,f,no\n")
+    text, _ = draft(path, label="ill", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    schema = read_schema(tmp_path / "s.toml")
+    assert schema.names == ("age", "sex")
+    assert schema.classes == ("no", "yes")
+    assert schema.columns[0].bounds() == (30.0, 52.0)
+
+
+def test_names_with_quotation_marks_survive(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('"a ""b""",y\n1,0\n2,1\n3,1\n')
+    text, _ = draft(path, label="y", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    assert read_schema(tmp_path / "s.toml").names == ('a "b"',)
+
+
+def test_what_is_refused(table: Path, tmp_path: Path) -> None:
+    columns = "age, sex, born, notes, ill, patient"
+    with pytest.raises(UserError) as error:
+        draft(table, label="sick", unit=None, bounds_from_data=False)
+    assert str(error.value) == f"Expected label column 'sick' in {table}, got columns {columns}."
+    with pytest.raises(UserError) as error:
+        load_columns(tmp_path / "none.csv")
+    assert str(error.value) == f"Expected a CSV or Parquet file at {tmp_path / 'none.csv'}, but there is nothing."
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(UserError) as error:
+        load_columns(tmp_path / "t.json")
+    assert str(error.value) == f"Expected a .csv, .tsv or .parquet file, got {tmp_path / 't.json'}."

@@ -1,0 +1,142 @@
+"""Charts as SVG: round ticks, places on the plane, text that cannot become markup, numbers in a table."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prismfl.report.charts import Axis, Series, around, bars, dots, figure, heat, lines, nice_ticks, number, simple_rows
+
+X, Y = Axis("round", 0, 10), Axis("accuracy", 0, 100)
+
+
+def parsed(html: str) -> ElementTree.Element:
+    """Every page is well-formed: what is opened is closed."""
+    return ElementTree.fromstring(html)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (3, 3, [3.0]),
+        (-1, 1, [-1.0, -0.5, 0.0, 0.5, 1.0]),
+        (12, 87, [20, 40, 60, 80]),
+    ],
+)
+def test_ticks_are_round_numbers_in_the_range(low: float, high: float, ticks: list[float]) -> None:
+    assert nice_ticks(low, high) == pytest.approx(ticks)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_there_are_a_few_ticks_and_none_outside(low: float, span: float) -> None:
+    ticks = nice_ticks(low, low + span)
+    assert 1 <= len(ticks) <= 7
+    slack = 1e-6 * (abs(low) + span)
+    assert all(low - slack <= t <= low + span + slack for t in ticks)
+
+
+def test_powers_of_ten_on_a_logarithmic_axis() -> None:
+    assert Axis("e", 0.1, 100, log=True).ticks() == pytest.approx([0.1, 1, 10, 100])
+    place = Axis("e", 0.1, 100, log=True).place(0, 300)
+    assert [place(v) for v in (0.1, 1, 10, 100)] == pytest.approx([0, 100, 200, 300])
+    assert place(0.0) == 0  # what is below the axis lies on its end
+
+
+def test_places_are_proportional_and_may_run_downwards() -> None:
+    place = Y.place(220, 20)
+    assert [place(v) for v in (0, 50, 100)] == [220, 120, 20]
+    assert Axis("flat", 5, 5).place(0, 10)(5) == 0
+
+
+def test_a_range_has_air_and_stays_within_its_limits() -> None:
+    low, high = around([50.0, 51.0], floor=0, ceiling=100)
+    assert low < 45
+    assert high > 56
+    assert around([0.0, 100.0], floor=0, ceiling=100) == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0"), (12.5, "12.5"), (0.001, "0.001"), (1e-5, "1e-5"), (123456, "1e5")]
+)
+def test_short_numbers(value: float, words: str) -> None:
+    assert number(value) == words
+
+
+def test_lines_have_a_path_dots_a_legend_and_their_numbers() -> None:
+    one, two = Series("a", ((0, 10), (5, 50))), Series("limit", ((0, 90), (10, 90)), bound=True)
+    html = lines("f", "Progress", [one, two], x=X, y=Y)
+    root = parsed(html)
+    assert len(root.findall(".//circle")) == 2  # a bound has no dots
+    assert html.count('class="line c1 bound"') == 2  # in the drawing and the legend
+    cells = [cell.text for cell in root.findall(".//td")]
+    assert cells == ["0", "10", "5", "50", "0", "90", "10", "90"]
+
+
+def test_one_line_needs_no_legend() -> None:
+    assert "legend" not in lines("f", "t", [Series("a", ((0, 1), (1, 2)))], x=X, y=Y)
+
+
+def test_many_points_have_no_dots_and_a_short_table() -> None:
+    points = tuple((float(i), float(i)) for i in range(1000))
+    root = parsed(lines("f", "t", [Series("a", points)], x=Axis("x", 0, 999), y=Axis("y", 0, 999)))
+    assert not root.findall(".//circle")
+    rows = root.findall(".//tbody/tr")
+    assert len(rows) <= 61
+    assert [c.text for c in rows[-1].findall("td")] == ["999", "999"]  # the last point is always there
+
+
+def test_bars_are_as_long_as_their_values_and_endless_ones_say_so() -> None:
+    html = bars("b", "t", [("a", 1.0, "one"), ("b", 2.0, "two"), ("c", math.inf, "no guarantee")], label="run")
+    widths = [float(w) for w in re.findall(r'<rect class="bar c0[^"]*" [^>]*width="([\d.]+)"', html)]
+    assert widths[1] == pytest.approx(2 * widths[0])
+    assert widths[2] == pytest.approx(widths[1])
+    assert html.count("endless") == 1
+
+
+def test_named_points_carry_their_names() -> None:
+    root = parsed(dots("d", "t", [("left", 1, 50), ("right", 9, 60)], x=X, y=Y))
+    texts = {t.text: t.get("text-anchor") for t in root.findall(".//text") if t.get("class") == "name"}
+    assert texts == {"left": "start", "right": "end"}
+
+
+def test_counts_are_shaded_by_size_and_summed() -> None:
+    root = parsed(heat("Split", ["a", "b"], [("site-0", [10, 0]), ("site-1", [5, 20])]))
+    cells = [(c.text, c.get("style")) for c in root.findall(".//tbody//td")]
+    assert cells == [
+        ("10", "--v:50%"),
+        ("·", "--v:0%"),
+        ("10", None),
+        ("5", "--v:25%"),
+        ("20", "--v:100%"),
+        ("25", None),
+    ]
+
+
+NASTY = '<script>alert("x")</script>&'
+
+
+def test_names_never_become_markup() -> None:
+    made = [
+        lines("f", NASTY, [Series(NASTY, ((0, 1),)), Series("b", ((0, 1),))], x=X, y=Y),
+        bars("f", NASTY, [(NASTY, 1.0, NASTY)], label=NASTY),
+        dots("f", NASTY, [(NASTY, 1, 1)], x=X, y=Y),
+        heat(NASTY, [NASTY], [(NASTY, [1])]),
+        simple_rows([NASTY], [[NASTY, NASTY]], caption=NASTY),
+        figure("f", NASTY, ""),
+    ]
+    for html in made:
+        assert "<script" not in html
+        parsed(html)
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    html = simple_rows(["a", "b"], [["row", "12 kB", "a longer sentence may break"]])
+    assert "12\N{NO-BREAK SPACE}kB" in html
+    assert "a longer sentence may break" in html

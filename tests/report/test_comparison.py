@@ -1,0 +1,88 @@
+"""One table over several runs: seeds become one row, best first, own figures stay on site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismfl.errors import UserError
+from prismfl.report.comparison import compare_runs, comparison_table
+from prismfl.report.words import NO_PROTECTION
+from prismfl.runs.directory import RunDirectory
+
+
+def finished(path: Path, **changes: Any) -> Path:
+    config = {"data": "digits", "noise": "operating-system"}
+    run = RunDirectory.create(path, config, {})
+    result: dict[str, Any] = {
+        "method": "dp-fedavg",
+        "data": "digits",
+        "split": "iid",
+        "sites": 3,
+        "model": "logreg",
+        "guarantee": "differential privacy",
+        "delta": 1e-5,
+        "unit": "record",
+        "relation": "add-remove",
+        "rounds": 2,
+        "epsilon": 1.0,
+        "accuracy": 80.0,
+        "seconds": 2.0,
+        "bytes_up": 100,
+        "bytes_down": 50,
+        "noise": "operating system",
+    }
+    run.write_json("result.json", {**result, **changes})
+    run.set_status("finished")
+    return path
+
+
+def test_seeds_of_one_setting_are_one_row(tmp_path: Path) -> None:
+    paths = [finished(tmp_path / str(i), accuracy=a) for i, a in enumerate((70.0, 80.0, 90.0))]
+    (row,) = compare_runs(paths)
+    assert (row["accuracy"], row["accuracy_std"], row["seeds"]) == (80.0, 10.0, 3)
+    assert row["bytes"] == 150
+    assert row["leaves"] == "model"
+
+
+def test_other_settings_are_other_rows_best_first(tmp_path: Path) -> None:
+    paths = [
+        finished(tmp_path / "a", accuracy=70.0),
+        finished(tmp_path / "b", accuracy=90.0, epsilon=4.0),
+        finished(tmp_path / "c", accuracy=80.0, method="prism"),
+    ]
+    assert [row["accuracy"] for row in compare_runs(paths)] == [90.0, 80.0, 70.0]
+
+
+def test_the_worst_epsilon_of_a_row_is_shown(tmp_path: Path) -> None:
+    paths = [finished(tmp_path / "a", epsilon=1.001), finished(tmp_path / "b", epsilon=1.004)]
+    (row,) = compare_runs(paths)
+    assert row["epsilon"] == 1.004
+
+
+def test_seeded_runs_are_marked(tmp_path: Path) -> None:
+    (row,) = compare_runs([finished(tmp_path / "a", noise="seeded: simulation only")])
+    assert row["guarantee"] == NO_PROTECTION
+    table = comparison_table([row])
+    assert table.caption == f"* {NO_PROTECTION} (the noise was seeded)"
+
+
+def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
+    path = finished(tmp_path / "a")
+    RunDirectory(path).set_status("running")
+    with pytest.raises(UserError) as error:
+        compare_runs([path])
+    assert str(error.value) == f"The run in '{path}' is not finished; go on with: prismfl resume {path}."
+
+
+def test_figures_on_own_records_are_there_on_site_only(tmp_path: Path) -> None:
+    path = finished(tmp_path / "a", own_data=True, data="/home/me/mine.csv")
+    (shared,) = compare_runs([path])
+    assert shared["accuracy"] is None
+    assert shared["data"] == "mine.csv"
+    (own,) = compare_runs([path], on_site=True)
+    assert own["accuracy"] == 80.0
+    assert str(comparison_table([own]).title).startswith("On-site edition, stays on this site. ")
+    assert "†" in str(comparison_table([shared]).caption)
