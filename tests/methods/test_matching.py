@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, audible, length, walk
+from prismfl.methods.landscape.matching import Criterion, Matcher, Schedule, approximate, detectable, length, walk
 from prismfl.nets.classifier import Params, build
 from prismfl.rng import Key
 
@@ -122,6 +122,6 @@ def test_a_visitor_sees_every_step() -> None:
 
 def test_a_bias_before_a_norm_of_its_own_channel_says_nothing() -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.GroupNorm(2, 2), torch.nn.Conv2d(2, 2, 3))
-    assert audible(module) == ["0.weight", "1.weight", "1.bias", "2.weight", "2.bias"]
+    assert detectable(module) == ["0.weight", "1.weight", "1.bias", "2.weight", "2.bias"]
     shared = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.GroupNorm(1, 2))
-    assert "0.bias" in audible(shared)
+    assert "0.bias" in detectable(shared)

@@ -9,10 +9,10 @@ import torch
 
 from prismfl.nets import diffusion
 from prismfl.nets.diffusion import Learner, Sampler, denoise, fresh, misfit, noise_draws, normals, plain_step
-from prismfl.nets.unet import Shape
+from prismfl.nets.unet import UNetShape
 from prismfl.rng import Key
 
-SHAPE = Shape((1, 8, 8), 2, 4)
+SHAPE = UNetShape((1, 8, 8), 2, 4)
 
 
 def test_the_factors_of_the_preconditioning() -> None:

@@ -10,12 +10,12 @@ import torch
 from prismfl.kernels.loss import refuse_cross_record_layers
 from prismfl.nets.diffusion import Learner
 from prismfl.nets.gan import Players, build_discriminator, doubt_of_real, real_loss, scores
-from prismfl.nets.merf import Recipe
+from prismfl.nets.merf import ImageRecipe
 from prismfl.rng import Key
 
 
 def players(batch: int = 6) -> tuple[Players, Learner]:
-    network = Recipe((1, 8, 8), 2, 3, 2).build(Key.seed(0))
+    network = ImageRecipe((1, 8, 8), 2, 3, 2).build(Key.seed(0))
     judge = build_discriminator((1, 8, 8), 2, width=2, key=Key.seed(1))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
     learner = Learner.start({k: p.detach().clone() for k, p in judge.named_parameters()})

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from prismfl.nets.merf import Fourier, Matching, Recipe, match
+from prismfl.nets.merf import Fourier, ImageRecipe, MatchingSteps, match
 from prismfl.rng import Key
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -47,12 +47,12 @@ def test_a_pick_of_pairs_has_norm_one_again() -> None:
 
 
 def test_a_recipe_is_public_and_builds_the_same_structure() -> None:
-    recipe = Recipe((1, 8, 8), 3, 2, 2)
+    recipe = ImageRecipe((1, 8, 8), 3, 2, 2)
     assert recipe.shapes() == {k: tuple(v.shape) for k, v in recipe.build(Key.seed(5)).state_dict().items()}
 
 
 def test_images_are_drawn_by_label_and_key() -> None:
-    recipe = Recipe((3, 8, 8), 3, 2, 2)
+    recipe = ImageRecipe((3, 8, 8), 3, 2, 2)
     tensors = recipe.build(Key.seed(0)).state_dict()
     one, again, other = (recipe.draw(tensors, torch.tensor([0, 2]), Key.seed(s)) for s in (1, 1, 2))
     assert one.shape == (2, 3, 8, 8)
@@ -62,7 +62,7 @@ def test_images_are_drawn_by_label_and_key() -> None:
 
 
 def test_a_network_with_other_tensors_is_refused() -> None:
-    recipe = Recipe((1, 8, 8), 2, 2, 2)
+    recipe = ImageRecipe((1, 8, 8), 2, 2, 2)
     with pytest.raises(KeyError):
         recipe.draw({}, torch.tensor([0]), Key.seed(0))
 
@@ -71,7 +71,7 @@ def test_matching_brings_the_means_closer() -> None:
     features = fourier(features=100)
     dark, bright = torch.full((1, 1, 8, 8), 0.05), torch.full((1, 1, 8, 8), 0.95)
     means = torch.cat([features(dark), features(bright)])
-    network = Recipe((1, 8, 8), 2, 2, 2).build(Key.seed(0))
+    network = ImageRecipe((1, 8, 8), 2, 2, 2).build(Key.seed(0))
 
     def gap() -> float:
         with torch.no_grad():
@@ -80,13 +80,20 @@ def test_matching_brings_the_means_closer() -> None:
             return float(sum((made[y == c].mean(0) - means[c]).norm() for c in (0, 1)))
 
     before = gap()
-    match(network, features, means, present=torch.tensor([True, True]), how=Matching(40, 8, 50, 0.02), key=Key.seed(2))
+    match(
+        network,
+        features,
+        means,
+        present=torch.tensor([True, True]),
+        how=MatchingSteps(40, 8, 50, 0.02),
+        key=Key.seed(2),
+    )
     assert gap() < 0.8 * before
 
 
 def test_where_no_class_is_there_nothing_is_trained() -> None:
-    network = Recipe((1, 8, 8), 2, 2, 2).build(Key.seed(0))
+    network = ImageRecipe((1, 8, 8), 2, 2, 2).build(Key.seed(0))
     before = [p.detach().clone() for p in network.parameters()]
     absent = torch.tensor([False, False])
-    match(network, fourier(), torch.zeros(2, 20), present=absent, how=Matching(5, 4, 5, 0.1), key=Key.seed(2))
+    match(network, fourier(), torch.zeros(2, 20), present=absent, how=MatchingSteps(5, 4, 5, 0.1), key=Key.seed(2))
     assert all(torch.equal(a, b) for a, b in zip(before, network.parameters()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismfl.nets.siamese import OPERATIONS, Seen, draw
+from prismfl.nets.siamese import OPERATIONS, BehindView, draw
 
 X = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -66,5 +66,5 @@ def test_images_can_be_fitted_through_a_view() -> None:
 
 def test_a_network_behind_a_view_sees_the_changed_picture() -> None:
     net = torch.nn.Flatten()
-    seen = Seen(OPERATIONS["flip"]([0.0, 0.0, 0.0]), net)
+    seen = BehindView(OPERATIONS["flip"]([0.0, 0.0, 0.0]), net)
     assert torch.equal(seen(X), X.flip(-1).flatten(1))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prismfl.kernels.loss import refuse_cross_record_layers
-from prismfl.nets.unet import Shape, build_unet
+from prismfl.nets.unet import UNetShape, build_unet
 from prismfl.rng import Key
 
 
@@ -18,17 +18,17 @@ def inputs(count: int, image: tuple[int, ...], classes: int = 2) -> tuple[torch.
 
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 12, 12), (1, 28, 28)])
 def test_as_many_numbers_as_pixels(image: tuple[int, ...]) -> None:
-    net = build_unet(Shape(image, 2, 4), Key.seed(0))
+    net = build_unet(UNetShape(image, 2, 4), Key.seed(0))
     assert net(*inputs(3, image)).shape == (3, *image)
 
 
 def test_it_begins_with_zero() -> None:
-    net = build_unet(Shape((1, 8, 8), 2, 4), Key.seed(0))
+    net = build_unet(UNetShape((1, 8, 8), 2, 4), Key.seed(0))
     assert not net(*inputs(2, (1, 8, 8))).any()
 
 
 def test_a_record_is_answered_as_if_it_were_alone() -> None:
-    net = build_unet(Shape((1, 8, 8), 2, 4), Key.seed(0))
+    net = build_unet(UNetShape((1, 8, 8), 2, 4), Key.seed(0))
     torch.nn.init.normal_(net.out.weight, std=0.3)
     refuse_cross_record_layers(net)
     x, level, labels = inputs(4, (1, 8, 8))
@@ -37,7 +37,7 @@ def test_a_record_is_answered_as_if_it_were_alone() -> None:
 
 
 def test_class_and_noise_level_change_the_answer() -> None:
-    net = build_unet(Shape((1, 8, 8), 2, 4), Key.seed(0))
+    net = build_unet(UNetShape((1, 8, 8), 2, 4), Key.seed(0))
     torch.nn.init.normal_(net.out.weight, std=0.3)
     x, level, labels = inputs(1, (1, 8, 8))
     base = net(x, level, labels)
@@ -48,7 +48,7 @@ def test_class_and_noise_level_change_the_answer() -> None:
 def test_the_key_decides_and_the_global_seed_is_left_alone() -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    one, again, other = (build_unet(Shape((1, 8, 8), 2, 4), Key.seed(s)).stem.weight for s in (0, 0, 1))
+    one, again, other = (build_unet(UNetShape((1, 8, 8), 2, 4), Key.seed(s)).stem.weight for s in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -56,4 +56,4 @@ def test_the_key_decides_and_the_global_seed_is_left_alone() -> None:
 
 @pytest.mark.parametrize(("width", "groups"), [(24, 8), (6, 2), (5, 1), (16, 8)])
 def test_groups_divide_the_width(width: int, groups: int) -> None:
-    assert Shape((1, 8, 8), 2, width).groups == groups
+    assert UNetShape((1, 8, 8), 2, width).groups == groups

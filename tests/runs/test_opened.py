@@ -29,7 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, prismfl.Re
 
 @pytest.fixture
 def copy(finished: tuple[Path, prismfl.Result], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(finished[0], tmp_path / "copy"))
+    return Path(shutil.copytree(finished[0], tmp_path / "copy", ignore=shutil.ignore_patterns("*-wal", "*-shm")))
 
 
 def contents(path: Path) -> dict[str, str]:
