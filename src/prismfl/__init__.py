@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from prismfl.runs.result import Result
     from prismfl.synth.images import PrismSynthesizer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["BudgetError", "PrismError", "UserError", "__version__", "create", "plan", "run"]
 
 
