@@ -44,6 +44,7 @@ def test_progress_tells_what_was_spent_so_far(tmp_path: Path) -> None:
     first, later = told[0], told[-1]
     assert "epsilon" not in first
     spent = float(later.split("epsilon ")[1].split()[0])
+    assert result.epsilon is not None
     assert 0 < spent < result.epsilon
 
 

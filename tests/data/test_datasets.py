@@ -45,7 +45,7 @@ def test_embedded_sets_are_as_declared(name: str) -> None:
 def test_the_digits_of_the_sheet_are_those_of_the_csv_file_they_come_from() -> None:
     """Every pixel and label in its old place: else every seeded result on them would change."""
     x, y = _mnist_5k()
-    assert (x.shape, x.dtype, y.dtype) == ((5000, 784), np.uint8, np.int64)
+    assert (x.shape, x.dtype, y.dtype) == ((5000, 784), np.dtype(np.uint8), np.dtype(np.int64))
     found = hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest()
     assert found == "1f75c140503b3082c96134f5593303f3133e59989a92e21f060c644c655c3722"
 

@@ -11,8 +11,8 @@ import pytest
 from prismfl.errors import PrismError, UserError, WireError
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import state_digest
-from prismfl.site.bundle import MAGIC, Peer, open_bundle, peer_keys, seal_bundle
-from prismfl.site.keys import make_site_keys, signing_key
+from prismfl.site.bundle import MAGIC, Peer, open_bundle, seal_bundle
+from prismfl.site.keys import make_site_keys, peer_keys, signing_key
 from prismfl.transport import in_process as local
 from tests.site.folders import NAMES, make_site, run_config
 

@@ -58,7 +58,7 @@ def test_without_a_seed_the_noise_is_the_operating_systems() -> None:
 def test_mistakes(change: dict[str, object], message: str) -> None:
     options = {"epsilon": 1.0, "delta": 1e-5, **QUICK, **change}
     with pytest.raises(prismfl.UserError, match=message):
-        prismfl.create("prism", **options).fit(np.zeros((5, 8, 8), np.uint8), np.zeros(5, int))  # type: ignore[arg-type]
+        prismfl.create("prism", **options).fit(np.zeros((5, 8, 8), np.uint8), np.zeros(5, int))
 
 
 def test_wrong_arrays_are_refused() -> None:
