@@ -19,7 +19,7 @@ def test_everything_that_is_exported_exists() -> None:
 
 def test_import_is_light() -> None:
     code = "import sys, prismfl; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=240).returncode == 0
 
 
 def test_run_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

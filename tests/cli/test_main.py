@@ -192,7 +192,7 @@ def test_without_a_subcommand_there_is_help_and_no_torch(tmp_path: Path) -> None
         "import sys; sys.argv = ['prismfl', '--help']; from prismfl.cli.main import main\n"
         "try: main()\nfinally: assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "resume" in done.stdout
 

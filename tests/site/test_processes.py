@@ -237,4 +237,4 @@ def test_too_few_sites_is_a_clear_error_and_stopping_leaves_nothing_behind(
     assert "absent" in last["dropped"]
     started = family(sites["north"].pid)
     sites["north"].terminate()
-    federation.wait("the site to stop", lambda: not any(is_running(pid) for pid in started), 60.0)
+    federation.wait("the site to stop", lambda: not any(is_running(pid) for pid in started))
