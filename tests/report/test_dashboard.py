@@ -226,7 +226,7 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(make_app(folder, TOKEN), host=HOST, port=port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(make_app(folder, TOKEN), host=HOST, port=port, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     end = time.monotonic() + 120

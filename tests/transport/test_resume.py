@@ -31,15 +31,13 @@ def start(out: Path) -> subprocess.Popen[str]:
 
 def kill_after(out: Path, releases: int) -> None:
     """Kill the run as soon as so many messages have crossed."""
-    process = start(out)
-    deadline = time.monotonic() + 240
-    while process.poll() is None and time.monotonic() < deadline:
-        done = (out / "transcript.jsonl").read_text().count('"up"') if (out / "transcript.jsonl").exists() else 0
-        if done >= releases:
-            process.send_signal(signal.SIGKILL)
-            break
-        time.sleep(0.002)
-    process.wait(240)
+    with start(out) as process:
+        while process.poll() is None:
+            done = (out / "transcript.jsonl").read_text().count('"up"') if (out / "transcript.jsonl").exists() else 0
+            if done >= releases:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.002)
 
 
 def charges(out: Path) -> list[tuple[str, str]]:
