@@ -20,7 +20,7 @@ def _own_ledger(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start real processes run one after the other, on one worker: they have deadlines."""
+    """Tests that start real processes run one after the other within a file: they share them, and have deadlines."""
     for item in items:
         if item.get_closest_marker("processes"):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+            item.add_marker(pytest.mark.xdist_group(item.path.name))

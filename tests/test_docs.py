@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 
+from prismfl import __version__
 from prismfl.core.method import Method
 from prismfl.methods import METHODS
 from prismfl.report.manifest import manifest_page
@@ -43,6 +44,14 @@ MADE = _made()
 def test_the_manifest_page_is_the_code() -> None:
     """Write it anew with: python -m prismfl leaves --format markdown > docs/reference/what-leaves-the-site.md"""
     assert (DOCS / "reference" / "what-leaves-the-site.md").read_text() == manifest_page()
+
+
+def test_changelog_and_citation_tell_the_version_of_the_code() -> None:
+    released = re.findall(
+        r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), flags=re.M
+    )
+    assert released[0] == __version__
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_walkthrough_method_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

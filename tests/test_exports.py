@@ -31,7 +31,7 @@ def test_import_is_light() -> None:
     code = (
         "import sys, prismfl; prismfl.run, prismfl.open_run; sys.exit(bool({'torch', 'pydantic'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=240).returncode == 0
 
 
 @pytest.mark.parametrize("face", [prismfl.run, prismfl.plan])
@@ -72,6 +72,7 @@ def test_progress_tells_what_was_spent_so_far(tmp_path: Path) -> None:
     assert "epsilon" not in first
     assert result.epsilon is not None
     spent = float(later.split("epsilon ")[1].split()[0])
+    assert result.epsilon is not None
     assert 0 < spent < result.epsilon
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prismfl.runs.result import Result as Result
     from prismfl.synth.synthesizer import Synthesizer as Synthesizer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "METHODS",
     "BudgetError",

@@ -8,6 +8,8 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from prismfl import __version__
+
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 
 
@@ -28,7 +30,8 @@ def tune(threads: int = 1) -> None:
 def environment() -> dict[str, str]:
     """Versions that a result depends on. No host name, no path, no user."""
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    for package in ("prismfl", "torch", "numpy", "scipy", "dp-accounting", "safetensors", "scikit-learn"):
+    found["prismfl"] = __version__  # not what an older installation was called
+    for package in ("torch", "numpy", "scipy", "dp-accounting", "safetensors", "scikit-learn"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from click.testing import Result
 from typer.testing import CliRunner
 
 from prismfl.adversary.view import kept, look
@@ -16,7 +18,7 @@ from prismfl.runs.config import RunConfig
 from prismfl.runs.reopen import reopen
 
 
-def made(path: Path, method: str, *, sites: int = 2, rounds: int = 2, **settings) -> Path:
+def made(path: Path, method: str, *, sites: int = 2, rounds: int = 2, **settings: Any) -> Path:
     """A small run; run-wide options that are not the method's settings are taken out of `settings`."""
     options = {k: settings.pop(k) for k in ("epsilon", "transcript", "model") if k in settings}
     config = RunConfig(
@@ -32,16 +34,16 @@ def made(path: Path, method: str, *, sites: int = 2, rounds: int = 2, **settings
     return path
 
 
-def attack(path: Path, *options: str):
+def attack(path: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["attack", str(path), *options], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def fedsgd(tmp_path_factory) -> Path:
+def fedsgd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("runs") / "fedsgd", "fedsgd", batch=1)
 
 
-def test_dlg_on_a_run_of_fedsgd_writes_table_and_picture(fedsgd):
+def test_dlg_on_a_run_of_fedsgd_writes_table_and_picture(fedsgd: Path) -> None:
     result = attack(fedsgd, "--attack", "dlg", "--iterations", "150", "--format", "json")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
@@ -52,14 +54,14 @@ def test_dlg_on_a_run_of_fedsgd_writes_table_and_picture(fedsgd):
     assert (fedsgd / "attacks/dlg-server.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_dlg_on_an_accounted_run_recovers_nothing(tmp_path):
+def test_dlg_on_an_accounted_run_recovers_nothing(tmp_path: Path) -> None:
     run = made(tmp_path / "dp", "dp-fedavg", steps=1, batch=2, epsilon=8.0)
     report = json.loads(attack(run, "--iterations", "60", "--format", "json").stdout)
     assert all(row["gradient"] == "from weights" for row in report["rows"])
     assert all(row.get("recovered", 0) == 0 for row in report["rows"])
 
 
-def test_a_peer_of_two_sees_the_others_gradient(tmp_path, fedsgd):
+def test_a_peer_of_two_sees_the_others_gradient(tmp_path: Path, fedsgd: Path) -> None:
     adam = made(tmp_path / "fedem", "fedem", batch=2)
     for path in (fedsgd, adam):
         run = reopen(path)
@@ -70,7 +72,7 @@ def test_a_peer_of_two_sees_the_others_gradient(tmp_path, fedsgd):
             torch.testing.assert_close(peer.gradient[name], expected, rtol=1e-2, atol=2e-3)
 
 
-def test_an_outsider_and_a_run_without_gradients_are_said_not_to_apply(tmp_path, fedsgd):
+def test_an_outsider_and_a_run_without_gradients_are_said_not_to_apply(tmp_path: Path, fedsgd: Path) -> None:
     outside = attack(fedsgd, "--adversary", "outsider")
     assert outside.stdout.strip() == "does not apply: an outsider sees the finished model only, no gradient"
     alone = made(tmp_path / "alone", "local-only", rounds=1, epochs=1, model="logreg")
@@ -79,7 +81,7 @@ def test_an_outsider_and_a_run_without_gradients_are_said_not_to_apply(tmp_path,
     assert json.loads(attack(alone, "--format", "json").stdout)["why_not"] == "no gradient leaves"
 
 
-def test_truth_is_the_batch_behind_the_exact_gradient(tmp_path, fedsgd):
+def test_truth_is_the_batch_behind_the_exact_gradient(tmp_path: Path, fedsgd: Path) -> None:
     unperturbed = made(tmp_path / "fedem", "fedem", batch=3, iterations=0, rho_max=0.0)
     for path in (fedsgd, unperturbed):
         run = reopen(path)
@@ -93,7 +95,7 @@ def test_truth_is_the_batch_behind_the_exact_gradient(tmp_path, fedsgd):
             assert all(torch.equal(again[k], sent[k]) for k in sent)
 
 
-def test_truth_is_the_poisson_sample_behind_a_noisy_gradient(tmp_path):
+def test_truth_is_the_poisson_sample_behind_a_noisy_gradient(tmp_path: Path) -> None:
     path = made(tmp_path / "ldp", "ldp-fedsgd", batch=5, clip=1e6, sigma=1e-9, rounds=1)
     run = reopen(path)
     states, releases = kept(run.directory)
@@ -115,7 +117,7 @@ def test_truth_is_the_poisson_sample_behind_a_noisy_gradient(tmp_path):
         ("fedem-dp", {"batch": 4, "sigma": 1.0, "iterations": 1}),
     ],
 )
-def test_every_way_of_sharing_can_be_attacked(tmp_path, method, settings):
+def test_every_way_of_sharing_can_be_attacked(tmp_path: Path, method: str, settings: dict[str, Any]) -> None:
     path = made(tmp_path / "run", method, **settings)
     for adversary in ("server", "peer"):
         options = ["--attack", "inverting", "--adversary", adversary, "--iterations", "2", "--restarts", "1"]
@@ -123,8 +125,8 @@ def test_every_way_of_sharing_can_be_attacked(tmp_path, method, settings):
         assert len(report["rows"]) == (2 if adversary == "server" else 1)
 
 
-def test_mistakes_are_told_in_one_line(tmp_path, fedsgd):
-    def refused(path, *options):
+def test_mistakes_are_told_in_one_line(tmp_path: Path, fedsgd: Path) -> None:
+    def refused(path: Path, *options: str) -> str:
         with pytest.raises(UserError) as caught:
             attack(path, *options)
         return str(caught.value)

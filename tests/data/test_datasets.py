@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from prismfl.data import DATASETS, EMBEDDED, available, load
+from prismfl.data.embedded import _mnist_5k
 from prismfl.data.manifest import FILES
 from prismfl.data.split import stratified
 from prismfl.errors import UserError
@@ -38,6 +40,14 @@ def test_embedded_sets_are_as_declared(name: str) -> None:
     assert data.x_train.min() >= low
     assert data.x_train.max() <= 1
     assert data.y_train.bincount().shape == (len(spec.classes),)
+
+
+def test_the_digits_of_the_sheet_are_those_of_the_csv_file_they_come_from() -> None:
+    """Every pixel and label in its old place: else every seeded result on them would change."""
+    x, y = _mnist_5k()
+    assert (x.shape, x.dtype, y.dtype) == ((5000, 784), np.dtype(np.uint8), np.dtype(np.int64))
+    found = hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest()
+    assert found == "1f75c140503b3082c96134f5593303f3133e59989a92e21f060c644c655c3722"
 
 
 def test_embedded_counts_and_statistics() -> None:

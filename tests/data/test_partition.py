@@ -70,7 +70,7 @@ def test_shards_bound_the_classes_of_a_site() -> None:
 
 def test_fedlap_pairs() -> None:
     counts = summary(partition(Y, 5, split="fedlap", seed=0), Y, 10)
-    assert [tuple(np.flatnonzero(row)) for row in counts] == [(5, 6), (1, 2), (0, 8), (3, 9), (4, 7)]
+    assert [tuple(np.flatnonzero(row).tolist()) for row in counts] == [(5, 6), (1, 2), (0, 8), (3, 9), (4, 7)]
 
 
 def test_natural_keeps_ids_whole() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 
@@ -75,7 +77,7 @@ def test_a_picture_is_the_same_in_any_file(tmp_path: Path) -> None:
     expected = sorted(picture_print(pixels) for pixels in grey)
     assert len(set(expected)) == 6
     assert [sorted(found) for found in folders.values()] == [expected] * 4
-    arrays = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         "byte": grey,
         "float": (grey / 255).astype(np.float32),
         "rows": np.repeat(grey[..., None], 3, 3),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ SCHEMA = Schema(
     label="ill",
     classes=("0", "1"),
 )
-TABLE = {
+TABLE: dict[str, Sequence[object]] = {
     "age": ["50", "0", "120"],
     "income": [0.0, 1000.0, 30.0],
     "colour": ["blue", "red", "green"],

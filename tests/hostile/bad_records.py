@@ -153,7 +153,7 @@ def npz_with(key: str, cell: Any, *, pictures: bool = False) -> Writer:
                 bad = cell
             rows[key] = [bad if i == place else v for i, v in enumerate(rows[key])]
             rows[key] = np.array([v.tolist() if key == "x" else v for v in rows[key]])  # one type for all of them
-        np.savez(folder / "d.npz", **{name: np.asarray(values) for name, values in rows.items()})
+        np.savez(folder / "d.npz", allow_pickle=True, **{name: np.asarray(values) for name, values in rows.items()})
         return folder / "d.npz"
 
     return write

@@ -38,9 +38,9 @@ def test_processor_time_is_bounded_by_the_operating_system() -> None:
 
 def test_answers_leave_at_multiples_of_the_sites_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(apps.time, "sleep", slept.append)
+    monkeypatch.setattr("prismfl.site.app.time.sleep", slept.append)
     for now in (100.0, 103.0, 109.99):
-        monkeypatch.setattr(apps.time, "time", lambda now=now: now)
+        monkeypatch.setattr("prismfl.site.app.time.time", lambda now=now: now)
         apps.wait_for(10.0)
     assert slept == pytest.approx([10.0, 7.0, 0.01])
     apps.wait_for(0.0)

@@ -98,7 +98,12 @@ def test_no_folder_of_the_site_becomes_public_images(
     """With `public` a path, the old site sent 60 of 60 private pictures back byte for byte."""
     office = make_site(tmp_path, "north", methods=["prism-local"], releases=["synthetic-set"])
     opened: list[Path] = []
-    monkeypatch.setattr("prismfl.data.folders.open_picture", lambda path: opened.append(path) or open_picture(path))
+
+    def noted(path: Path) -> Any:
+        opened.append(path)
+        return open_picture(path)
+
+    monkeypatch.setattr("prismfl.data.folders.open_picture", noted)
     for place in (str(folder_of_pictures), f"{folder_of_pictures}/", "../private", "x=/etc", "/", "~", ".", ""):
         told = prism_local(public=place)
         for kind in ("hello", "round"):

@@ -166,7 +166,11 @@ def test_among_honest_sites_the_default_is_the_mean_bit_for_bit(name: str, tmp_p
 # Words
 
 
-WORDS = {"megabytes": {"a": "b" * 50_000}, "words": {"stopped": "Site lost, call the police."}, "nan": {"a": [0]}}
+WORDS: dict[str, dict[str, Any]] = {
+    "megabytes": {"a": "b" * 50_000},
+    "words": {"stopped": "Site lost, call the police."},
+    "nan": {"a": [0]},
+}
 
 
 @pytest.mark.parametrize("name", ["dp-fedavg", "fedsgd", "prism-head", "prism-local", "3dgl", "dp-feta", "dp-gan"])

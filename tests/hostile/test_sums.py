@@ -26,12 +26,11 @@ from prismfl.errors import BoundaryError, BudgetError, PrismError, UserError, Wi
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.shares import Rules, Secrecy
-from prismfl.runs.description import declared, describe, digest_of
+from prismfl.runs.description import declared, describe, digest_of, job_of
 from prismfl.secure import protocol as secure
 from prismfl.secure.masking import Vector, agree
 from prismfl.secure.roster import Roster, RosterError
 from prismfl.secure.sums import Collector, Party, PublicKeys, pair_mask
-from prismfl.server import serving
 from prismfl.site.keys import peer_keys
 from prismfl.site.office import Office
 from prismfl.transport.post import Request
@@ -302,6 +301,7 @@ def test_keys_that_the_server_made_are_refused(tmp_path: Path) -> None:
     forged = {**pair, "signature": forger.sign(rules, "keys", pair).hex()}
     half = {**keys["b"], "mask": pair["mask"]}
     swapped = {**keys, "b": keys["c"], "c": keys["b"]}
+    lie: dict[str, Any]
     for lie in ({**keys, "b": forged}, {**keys, "b": half}, {**keys, "b": {**pair, "signature": "00" * 64}}, swapped):
         with pytest.raises(WireError, match="not signed by it for this sum"):
             there.ask("a", "letters", lie)
@@ -517,6 +517,7 @@ def test_shares_leave_only_for_a_list_that_a_quorum_has_signed(tmp_path: Path) -
     for lie in (copied, {"a": signed["a"]}, {"a": signed["a"], "A": signed["a"], "a ": signed["a"]}, {}):
         with pytest.raises(WireError, match=r"[01] of 3 sites have signed"):
             there.ask("a", "shares", {"sent": list("abc"), "signatures": lie})
+    odd: Any
     for odd in (None, [], {"a": 1}, {"a": None}):
         with pytest.raises(WireError):
             there.ask("a", "shares", {"sent": list("abc"), "signatures": odd})
@@ -554,7 +555,7 @@ def test_an_office_never_answers_for_two_lists(tmp_path: Path) -> None:
         return office.answer(Request("round", description, 0, 1.0, state, turn, told))
 
     answers: dict[str, dict[str, bytes]] = {}
-    job = serving.job_of(description)
+    job = job_of(description)
     for turn in ("keys", "letters", "numbers"):
         told = secure.told(job, turn, answers)
         answers[turn] = {name: ask(sites[name], turn, told[name]).body for name in NAMES}

@@ -84,6 +84,7 @@ def viewed() -> Network:
     """Behind a Siamese view, as FedLAP-DP asks."""
     made, params = build("convnet:64", (1, 16, 16), CLASSES, key=Key.seed(0))
     view = siamese.draw(("rotate",), Key.seed(3).torch())
+    assert view is not None
     loss = Loss(siamese.BehindView(view, made.module), cross_entropy_of_one)
     return Network(loss, {f"net.{k}": p for k, p in params.items()}, (1, 16, 16))
 

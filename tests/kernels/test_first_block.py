@@ -73,10 +73,11 @@ def test_along_a_direction(shape: Shape, cached: None) -> None:
     back, back_way = means(shape, 4), means(shape, 8)
 
     def there_and_back(back: torch.Tensor, *own: torch.Tensor) -> torch.Tensor:
-        return torch.func.vjp(lambda x: plainly(padding)(x, *own), x)[1](back)[0]
+        found: torch.Tensor = torch.func.vjp(lambda x: plainly(padding)(x, *own), x)[1](back)[0]
+        return found
 
-    _, wanted = torch.func.jvp(lambda *own: plainly(padding)(x, *own), own, along)
-    _, wanted_back = torch.func.jvp(there_and_back, (back, *own), (back_way, *along))
+    wanted = torch.func.jvp(lambda *own: plainly(padding)(x, *own), own, along)[1]
+    wanted_back = torch.func.jvp(there_and_back, (back, *own), (back_way, *along))[1]
     way = first_block.weights(*along)
     _, seen = first_block.forward(x, first_block.weights(*own), padding=padding, eps=EPS)
     moved, kept = first_block.forward_along(seen, way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,12 @@ def test_a_kernel_gives_what_its_reference_gives(name: str) -> None:
 def test_the_reference_uses_no_fast_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, asked = NETWORKS[name](), []
     real = per_record.clipped_sum
-    monkeypatch.setattr(per_record, "clipped_sum", lambda *a, **k: asked.append(name) or real(*a, **k))
+
+    def noted(*a: Any, **k: Any) -> Any:
+        asked.append(name)
+        return real(*a, **k)
+
+    monkeypatch.setattr(per_record, "clipped_sum", noted)
     for reference, expected in ((False, [name]), (True, [])):
         asked.clear()
         clipped_gradient_sum(network.loss, network.params, batch=network.batch(2), clip=1.0, reference=reference)
@@ -63,10 +69,16 @@ def test_bounds_that_float32_cannot_hold_go_by_the_reference(clip: float) -> Non
 def no_kernel_behind_a_door_that_demands_the_reference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network, asked = NETWORKS["lenet"](), []
     real = per_record.clipped_sum
-    monkeypatch.setattr(per_record, "clipped_sum", lambda *a, **k: asked.append(1) or real(*a, **k))
+
+    def noted(*a: Any, **k: Any) -> Any:
+        asked.append(1)
+        return real(*a, **k)
+
+    monkeypatch.setattr(per_record, "clipped_sum", noted)
+    x, y, *_ = network.batch(9)
     for reference in (False, True):
         asked.clear()
-        records, noise = Records(*network.batch(9)), Key.seed(0).noise()
+        records, noise = Records(x, y), Key.seed(0).noise()
         door = PrivateRecords(records, declared=9, classes=CLASSES, noise=noise, reference=reference)
         door.noisy_gradient(network.loss, network.params, batch=9, clip=1.0, sigma=1.0)
         with door.by_class([3, 3, 3]) as doors:
@@ -89,9 +101,12 @@ def test_a_site_demands_the_reference_for_every_method_that_runs_there(
     world = make_world(job, tmp_path)
     seen: list[bool] = []
     real = PrivateRecords.noisy_gradient
-    monkeypatch.setattr(
-        PrivateRecords, "noisy_gradient", lambda self, *a, **k: seen.append(self.reference) or real(self, *a, **k)
-    )
+
+    def noted(self: PrivateRecords, *a: Any, **k: Any) -> Any:
+        seen.append(self.reference)
+        return real(self, *a, **k)
+
+    monkeypatch.setattr(PrivateRecords, "noisy_gradient", noted)
     site_step(job, initial_state(job), replace(world.hosts[0], reference=True))
     assert seen
     assert all(seen)

@@ -54,10 +54,11 @@ def test_along_a_direction(size: tuple[int, int], cached: None) -> None:
     back, back_way = (numbers(5, CHANNELS, size[0] // 2, size[1] // 2, seed=s) for s in (3, 7))
 
     def there_and_back(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-        return torch.func.vjp(lambda z: plainly(z, gain, shift), z)[1](back)[0]
+        found: torch.Tensor = torch.func.vjp(lambda z: plainly(z, gain, shift), z)[1](back)[0]
+        return found
 
-    _, wanted = torch.func.jvp(plainly, (z, gain, shift), ways)
-    _, wanted_back = torch.func.jvp(there_and_back, (z, gain, shift, back), (*ways, back_way))
+    wanted = torch.func.jvp(plainly, (z, gain, shift), ways)[1]
+    wanted_back = torch.func.jvp(there_and_back, (z, gain, shift, back), (*ways, back_way))[1]
     _, kept = plane_norm.forward(z.clone(), gain, shift, EPS)
     _, done = plane_norm.backward(back, kept)
     moved, along = plane_norm.forward_along(ways[0].clone(), kept, *ways[1:])

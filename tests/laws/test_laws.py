@@ -152,7 +152,7 @@ def test_8_bytes_and_another_order_of_sites_change_nothing(name: str, tmp_path: 
 @pytest.mark.parametrize("name", AT_SITE)
 def test_9_huge_noise_hides_the_data(name: str, tmp_path: Path) -> None:
     """With sigma beyond measure, two different data sets give the same answers up to a relative 1e-3."""
-    faces = []
+    faces: list[torch.Tensor | None] = []
     for seed, classes in ((0, (0, 1, 2)), (50, (2,))):
         job = make_job(name, sigma=1e9)
         table = len(job.task.shape) == 1

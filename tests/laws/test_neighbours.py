@@ -82,7 +82,7 @@ def write_parquet(folder: Path, rows: Sequence[Row]) -> Path:
 def write_npz(folder: Path, rows: Sequence[Row]) -> Path:
     ids = {key: np.array([getattr(row, key) for row in rows]) for key in ("patient", "clinic")}
     x, y = np.stack([row.pixels for row in rows]), np.array([row.label for row in rows])
-    np.savez(folder / "d.npz", x=x, y=y, **ids)
+    np.savez(folder / "d.npz", allow_pickle=True, x=x, y=y, **ids)
     return folder / "d.npz"
 
 

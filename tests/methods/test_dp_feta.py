@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from prismfl.core.door import PrivateRecords
+from prismfl.core.method import Site
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.records import Records
 from prismfl.core.rounds import Host, initial_state, receive, server_step, site_step
@@ -179,7 +180,7 @@ def test_a_long_training_in_parts_is_charged_once_and_survives_a_break(tmp_path:
         door = PrivateRecords(
             host.records(), declared=24, classes=3, noise=host.noise_key(job, round).noise(), allow_exact=False
         )
-        site = dp_feta.Site(host.name, door, host.memory(job, round), job.task)
+        site = Site(host.name, door, host.memory(job, round), job.task)
         job.method.client(job.settings, state, site, job.key.child("client", host.name, round))
         inbox = {h.name: receive(job, state, h.name, site_step(job, state, h)).items for h in [host, *others]}
         assert inbox[host.name]["generator"].digest == whole.releases[3 * round].items["generator"].digest
@@ -236,7 +237,7 @@ def test_training_that_diverges_is_charged_and_names_the_setting(name: str, tmp_
 def test_images_that_cannot_be_drawn_are_refused(name: str, shape: tuple[int, ...]) -> None:
     task = Task("tiny", shape, ("a", "b"), ("s",), 10)
     with pytest.raises(UserError, match="Image generators need"):
-        METHODS[name].init(METHODS[name].settings(sigma=1.0), task, Key.seed(0))
+        METHODS[name].init(METHODS[name].settings.model_validate({"sigma": 1.0}), task, Key.seed(0))
 
 
 def test_too_few_records_are_pointed_out() -> None:

@@ -106,6 +106,7 @@ def test_made_images_weigh_no_more_than_private_ones() -> None:
     learner = Learner.start({k: p.detach() for k, p in judge.named_parameters()})
     gradient = players.fake_gradient(learner, clip=1e-3)
     assert float(torch.cat([g.flatten() for g in gradient.values()]).norm()) <= 1e-3 * (1 + 1e-5)
-    before = network.net[0].weight.detach().clone()
+    weight = dict(network.named_parameters())["net.0.weight"]
+    before = weight.detach().clone()
     players.improve(learner)
-    assert not torch.equal(before, network.net[0].weight)
+    assert not torch.equal(before, weight)

@@ -90,7 +90,15 @@ def test_a_row_of_the_private_form_stays_within_its_bound(monkeypatch: pytest.Mo
 
 
 def test_feddm_learns_where_each_site_has_one_class(tmp_path: Path) -> None:
-    settings = {"rounds": 3, "images": 3, "networks": 20, "image_lr": 1.0, "rho": 1.0, "lr": 0.5, "server_steps": 100}
+    settings: dict[str, object] = {
+        "rounds": 3,
+        "images": 3,
+        "networks": 20,
+        "image_lr": 1.0,
+        "rho": 1.0,
+        "lr": 0.5,
+        "server_steps": 100,
+    }
     settings["public_classes"] = ((0,), (1,), (2,))
     owned = {f"site-{i}": some_records(24, seed=i, classes=(i,)) for i in range(3)}
     state, _ = make_world(make_job("feddm", settings=settings), tmp_path, records=owned).run()
@@ -141,7 +149,7 @@ def test_dsc_fits_class_by_class() -> None:
     only = some_records(24, seed=0, classes=(1,))
     sent, _ = dsc.client(cfg, state, Site("site-0", door(only), {}, replace(TASK)), KEY)
     start = torch.randn(6, 1, 8, 8, generator=KEY.child("images").torch())
-    x = sent["images"].x
+    x = sent["images"].tensors["x"]
     assert torch.equal(x[:2], start[:2])
     assert torch.equal(x[4:], start[4:])
     assert not torch.equal(x[2:4], start[2:4])
@@ -153,5 +161,5 @@ def test_feddm_leaves_images_of_a_class_it_does_not_hold_alone() -> None:
     only = some_records(24, seed=0, classes=(1,))
     sent, _ = feddm.client(cfg, state, Site("site-0", door(only), {}, TASK), KEY)
     start = torch.randn(6, 1, 8, 8, generator=KEY.child("images").torch())
-    assert torch.equal(sent["images"].x[[0, 1, 4, 5]], start[[0, 1, 4, 5]])
-    assert not torch.equal(sent["images"].x[2:4], start[2:4])
+    assert torch.equal(sent["images"].tensors["x"][[0, 1, 4, 5]], start[[0, 1, 4, 5]])
+    assert not torch.equal(sent["images"].tensors["x"][2:4], start[2:4])

@@ -221,8 +221,9 @@ def test_images_go_through_the_convolutional_network() -> None:
     found = released(cfg, task, records=records)
     assert "ddp-vae.0.net.3.weight" in found.items["generator"].tensors
     made = threedgl.server(cfg, task, State(0, {}), {"site-0": found.items}, Key.seed(0))["synthetic"]
-    assert made.x.shape == (6, 1, 8, 8)
-    assert 0.0 <= float(made.x.min()) <= float(made.x.max()) <= 1.0
+    x = made.tensors["x"]
+    assert x.shape == (6, 1, 8, 8)
+    assert 0.0 <= float(x.min()) <= float(x.max()) <= 1.0
 
 
 def test_mistakes_are_named() -> None:

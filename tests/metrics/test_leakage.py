@@ -8,7 +8,7 @@ from prismfl.nets.classifier import build
 from prismfl.rng import Key
 
 
-def pictures(n: int, seed: int, shape=(1, 14, 13)) -> torch.Tensor:
+def pictures(n: int, seed: int, shape: tuple[int, ...] = (1, 14, 13)) -> torch.Tensor:
     return torch.rand(n, *shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -28,7 +28,7 @@ def ssim_by_loops(a: torch.Tensor, b: torch.Tensor) -> float:
     return sum(found) / len(found)
 
 
-def test_ssim_equals_its_definition():
+def test_ssim_equals_its_definition() -> None:
     a = pictures(2, 0, (2, 14, 13))
     b = (a + 0.3 * pictures(2, 1, (2, 14, 13))).clamp(0, 1)
     for i in range(2):
@@ -36,14 +36,14 @@ def test_ssim_equals_its_definition():
         assert float(ssim(a, b)[i]) == pytest.approx(expected, abs=1e-9)
 
 
-def test_ssim_knows_the_same_from_the_unlike():
+def test_ssim_knows_the_same_from_the_unlike() -> None:
     a = pictures(3, 0)
     assert torch.allclose(ssim(a, a), torch.ones(3, dtype=torch.float64))
     assert float(ssim(a, 1 - a).max()) < 0
     assert ssim(pictures(1, 0, (1, 8, 8)), pictures(1, 1, (1, 8, 8))).shape == (1,)
 
 
-def test_mse_and_psnr_by_hand():
+def test_mse_and_psnr_by_hand() -> None:
     a, b = torch.zeros(1, 2, 1, 2), torch.tensor([[[[0.3, 0.3]], [[0.1, 0.1]]]])
     assert float(mse(a, b)) == pytest.approx((0.09 + 0.01) / 2)
     assert float(mse(a, b, contrast=(0.3, 0.5))) == pytest.approx((1.0 + 0.04) / 2)
@@ -51,7 +51,7 @@ def test_mse_and_psnr_by_hand():
     assert float(psnr(a, a)) == pytest.approx(100.0)
 
 
-def test_matching_undoes_a_shuffle():
+def test_matching_undoes_a_shuffle() -> None:
     truth = pictures(6, 2)
     order = torch.tensor([3, 0, 5, 1, 2, 4])
     rows, partners = match(truth[order] + 0.01, truth)
@@ -60,12 +60,12 @@ def test_matching_undoes_a_shuffle():
     assert (some.tolist(), of_many.tolist()) == ([0, 1], [3, 0])
 
 
-def test_labels_are_compared_as_multisets():
+def test_labels_are_compared_as_multisets() -> None:
     assert label_recovery(torch.tensor([1, 1, 2]), torch.tensor([2, 1, 1])) == 1.0
     assert label_recovery(torch.tensor([1, 1, 1]), torch.tensor([2, 1, 3])) == pytest.approx(1 / 3)
 
 
-def test_whole_score():
+def test_whole_score() -> None:
     truth, y = pictures(4, 0, (1, 28, 28)), torch.tensor([0, 1, 2, 3])
     classifier, params = build("sigmoid-lenet", (1, 28, 28), 10, key=Key.seed(0))
     same = leakage((truth.flip(0), y.flip(0)), (truth, y), data="mnist", features=(classifier, params))
@@ -79,13 +79,13 @@ def test_whole_score():
     assert leakage((truth, y), (truth, y), data="own").mse_normalised is None
 
 
-def test_feature_mse_is_of_the_last_layers_input():
+def test_feature_mse_is_of_the_last_layers_input() -> None:
     classifier, params = build("logreg", (1, 2, 2), 3, key=Key.seed(0))
     a, b = torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.5)
     assert float(feature_mse(a, b, classifier, params)) == pytest.approx(0.25)
 
 
-def test_tables_have_no_ssim_and_nothing_to_score_is_an_error():
+def test_tables_have_no_ssim_and_nothing_to_score_is_an_error() -> None:
     rows = torch.rand(3, 5)
     assert leakage((rows, torch.zeros(3).long()), (rows, torch.zeros(3).long())).ssim is None
     with pytest.raises(ValueError, match="at least one record"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prismfl.core.door import PrivateRecords
-from prismfl.kernels import clipped_gradients, layer_gradients, per_record, wide_layers
+from prismfl.kernels import clipped_gradients, layer_gradients, per_record
 from prismfl.privacy import mechanisms
 from tests.kernels import test_clip_holds as holds
 from tests.kernels import test_kernels as kernels
@@ -22,7 +22,7 @@ def worst(case: str) -> Check:
 BUGS = [
     Bug(
         "a convolution measured by other numbers than it adds",
-        wide_layers.Kernels,
+        layer_gradients.Kernels,
         "squared_norms",
         "squared_norms(self.rows.flatten(1))",
         "squared_norms(self.rows.flatten(1).round(decimals=-3))",

@@ -53,7 +53,8 @@ def _everywhere(monkeypatch: pytest.MonkeyPatch, name: str, old: object, new: ob
             monkeypatch.setattr(module, name, new)
     for key, method in list(METHODS.items()):
         if getattr(method, name, None) is old:
-            monkeypatch.setitem(METHODS, key, replace(method, **{name: new}))
+            change: dict[str, Any] = {name: new}
+            monkeypatch.setitem(METHODS, key, replace(method, **change))
     forget()
 
 

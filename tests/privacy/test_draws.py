@@ -94,7 +94,8 @@ def test_a_name_follows_from_the_content_and_equal_records_have_their_own() -> N
     assert names_of(Records(x[:1], y[:1] + 1)) != names[:1], "the label is part of a record"
     for gone in range(6):
         fewer = names_of(records.take(torch.tensor([i for i in range(6) if i != gone])))
-        afresh = names_of(Records(*(t[torch.arange(6) != gone] for t in (x, y))))
+        stays = torch.arange(6) != gone
+        afresh = names_of(Records(x[stays], y[stays]))
         assert fewer == [name for i, name in enumerate(names) if i != gone], "a record keeps its name"
         # Of two equal records it does not matter which is gone: the one that stays is the first.
         assert set(afresh) == set(names) - ({names[4]} if gone in (1, 4) else {names[gone]})

@@ -214,7 +214,7 @@ def test_a_server_that_asks_for_more_rounds_is_stopped_by_the_site(tmp_path: Pat
         "    (folder / 'sent').open('a').write('x')\n"
     )
     process = start(more, tmp_path / "site.ledger")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode != 0
     assert "BudgetError" in errors
     assert (tmp_path / "sent").read_text() == "xxx"

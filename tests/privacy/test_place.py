@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from prismfl.errors import UserError
-from prismfl.privacy.ledger import place
 from prismfl.privacy.ledger.place import ledger_path
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
@@ -82,7 +81,7 @@ def test_the_place_does_not_follow_the_current_folder(
     monkeypatch.delenv("PRISMFL_LEDGER")
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("XDG_DATA_HOME", given)
-    monkeypatch.setattr(place.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     assert ledger_path(create=False) == Path("/home/somebody/.local/share/prismfl/ledger.sqlite")
     assert list(tmp_path.iterdir()) == []
 
@@ -91,7 +90,7 @@ def test_the_user_s_data_folder_is_the_default(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HOME", "/home/somebody")
     where = {"linux": ".local/share", "darwin": "Library/Application Support"}
     for platform, below in where.items():
-        monkeypatch.setattr(place.sys, "platform", platform)
+        monkeypatch.setattr(sys, "platform", platform)
         assert ledger_path(create=False) == Path("/home/somebody") / below / "prismfl" / "ledger.sqlite"
     monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
     assert ledger_path(create=False) == Path("/srv/data/prismfl/ledger.sqlite")

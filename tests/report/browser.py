@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 120.0
 
 
 class Browser:
@@ -31,7 +32,7 @@ class Browser:
         self.count += 1
         self.socket.send(json.dumps({"id": self.count, "method": method, "params": params}))
         while True:
-            message = json.loads(self.socket.recv(timeout=60))
+            message = json.loads(self.socket.recv(timeout=PATIENCE))
             if message.get("id") == self.count:
                 assert "error" not in message, message
                 return dict(message["result"])
@@ -51,7 +52,7 @@ class Browser:
     def go(self, address: str) -> None:
         before = self.loaded
         self.call("Page.navigate", url=address)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while self.loaded == before and time.monotonic() < end:
             self.js("1")
             time.sleep(0.05)
@@ -67,7 +68,7 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
 
-    def until(self, expression: str, seconds: float = 30) -> None:
+    def until(self, expression: str, seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not self.js(expression):
             assert time.monotonic() < end, f"never true: {expression}"
@@ -97,15 +98,15 @@ def open_browser(folder: Path) -> Iterator[Browser]:
     )
     try:
         port = _port(profile / "DevToolsActivePort")
-        with client.connect(_tab(port), max_size=None, open_timeout=60) as socket:
+        with client.connect(_tab(port), max_size=None, open_timeout=PATIENCE) as socket:
             yield Browser(socket)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
 
 
 def _port(file: Path) -> int:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not (file.exists() and file.read_text().strip()):
         assert time.monotonic() < end, "Chromium did not start"
         time.sleep(0.1)
@@ -115,6 +116,6 @@ def _port(file: Path) -> int:
 def _tab(port: int) -> str:
     from urllib.request import urlopen
 
-    with urlopen(f"http://127.0.0.1:{port}/json", timeout=60) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE) as answer:
         tabs = json.load(answer)
     return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))

@@ -21,9 +21,10 @@ from prismfl.runs.config import RunConfig
 from tests.report.browser import open_browser
 
 pytest.importorskip("fastapi")
-testclient = pytest.importorskip("fastapi.testclient")
 
-from prismfl.report.dashboard import HOST, make_app, row_of, runs_below  # noqa: E402
+from fastapi.testclient import TestClient
+
+from prismfl.report.dashboard import HOST, make_app, row_of, runs_below
 
 TOKEN = "the-right-token"
 
@@ -55,18 +56,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def client(folder: Path) -> object:
-    return testclient.TestClient(make_app(folder, TOKEN), follow_redirects=False)
+def client(folder: Path) -> TestClient:
+    return TestClient(make_app(folder, TOKEN), follow_redirects=False)
 
 
 @pytest.fixture
-def inside(client: testclient.TestClient) -> testclient.TestClient:
+def inside(client: TestClient) -> TestClient:
     client.cookies.set("prismfl", TOKEN)
     return client
 
 
 @pytest.mark.parametrize("address", ["/", "/api/runs", "/api/methods", "/report?run=a/done"])
-def test_nothing_without_the_token(client: testclient.TestClient, address: str) -> None:
+def test_nothing_without_the_token(client: TestClient, address: str) -> None:
     assert client.get(address).status_code == 401
     assert client.get(address, headers={"authorization": "Bearer wrong"}).status_code == 401
     assert client.get(address, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -76,12 +77,12 @@ def test_nothing_without_the_token(client: testclient.TestClient, address: str) 
     assert "HttpOnly" in entered.headers["set-cookie"]
 
 
-def test_only_loopback_names_are_answered(inside: testclient.TestClient) -> None:
+def test_only_loopback_names_are_answered(inside: TestClient) -> None:
     assert inside.get("/", headers={"host": "evil.example"}).status_code == 421
     assert HOST == "127.0.0.1"
 
 
-def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: testclient.TestClient) -> None:
+def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: TestClient) -> None:
     rows = {row["id"]: row for row in inside.get("/api/runs").json()["runs"]}
     assert rows["a/done"]["status"] == "finished"
     assert rows["a/done"]["epsilon"] <= 3.0
@@ -90,7 +91,7 @@ def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: test
     assert {row_of(p, folder)["id"] for p in runs_below(folder)} == set(rows)
 
 
-def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: testclient.TestClient, tmp_path: Path) -> None:
+def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: TestClient, tmp_path: Path) -> None:
     good = inside.get("/report", params={"run": ["a/done"]})
     assert good.status_code == 200
     assert "Simulation: no protection" in good.text
@@ -103,7 +104,7 @@ def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: testclient.
     assert inside.get("/report", params={"run": ["a/done"] * 9}).status_code == 400
 
 
-def test_the_planner_shows_what_halving_epsilon_costs(inside: testclient.TestClient) -> None:
+def test_the_planner_shows_what_halving_epsilon_costs(inside: TestClient) -> None:
     asked = {"method": "dp-fedavg", "data": "mnist-5k", "epsilon": 2.0, "sites": 5, "settings": {"rounds": 3}}
     found = inside.post("/api/plan", json=asked).json()
     assert 1.5 < found["half"]["sigma"] / found["asked"]["sigma"] < 2.5
@@ -113,7 +114,7 @@ def test_the_planner_shows_what_halving_epsilon_costs(inside: testclient.TestCli
     assert "epsilon" in wrong.json()["error"]
 
 
-def test_the_planner_scales_the_time_of_the_last_run_of_this_kind(inside: testclient.TestClient, folder: Path) -> None:
+def test_the_planner_scales_the_time_of_the_last_run_of_this_kind(inside: TestClient, folder: Path) -> None:
     done = next(row for row in inside.get("/api/runs").json()["runs"] if row["id"] == "a/done")
     asked = {"method": done["method"], "data": done["data"], "epsilon": 2.0, "sites": 2, "records": 50}
     once = inside.post("/api/plan", json={**asked, "settings": {"rounds": 2}}).json()["asked"]["hours"]
@@ -148,7 +149,7 @@ def spoil(kind: str, file: Path, outside: Path) -> None:
         file.write_text('{"round": 1, "accuracy": NaN, "schema_version": 1, "method": NaN}\n')
 
 
-PATIENCE = 60
+PATIENCE = 240
 KINDS = ("deep", "deep enough", "pipe", "huge", "link", "loop", "odd", "endless", "not a number")
 
 
@@ -212,7 +213,7 @@ def answered(root: Path) -> str:
 
 def _ask(root: Path, asked: Queue[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))  # a file that is read without end ends here
-    told = testclient.TestClient(make_app(root, TOKEN), raise_server_exceptions=False)
+    told = TestClient(make_app(root, TOKEN), raise_server_exceptions=False)
     told.cookies.set("prismfl", TOKEN)
     rows, page = told.get("/api/runs"), told.get("/report", params={"run": ["bad"]})
     codes = {rows.status_code, page.status_code}
@@ -225,10 +226,10 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(make_app(folder, TOKEN), host=HOST, port=port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(make_app(folder, TOKEN), host=HOST, port=port, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not server.started and time.monotonic() < end:
         time.sleep(0.05)
     try:
@@ -244,7 +245,7 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
                 assert wide <= 0
             browser.js("document.getElementById('p-method').value = 'dp-fedavg'")
             browser.js("document.querySelector('#plan button').click()")
-            browser.until("document.querySelectorAll('#planned tbody tr').length >= 8", 60)
+            browser.until("document.querySelectorAll('#planned tbody tr').length >= 8")
             browser.js("document.getElementById('f-status').value = 'running'")
             browser.js("document.getElementById('f-status').dispatchEvent(new Event('input'))")
             assert browser.js("document.querySelectorAll('#rows tr').length") == 1
@@ -252,4 +253,4 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
             assert browser.complaints == []
     finally:
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=120)

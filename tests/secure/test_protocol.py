@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from prismfl.runs import result
 
 pytest.importorskip("flwr")
-from flwr.app import Message
+from flwr.app import Context, Message
 
 from prismfl.core.door import PrivateRecords
 from prismfl.core.job import Job
@@ -98,7 +99,7 @@ def run_locally(job: Job, folder: Path) -> tuple[State, list[Host]]:
         ledger = Ledger.open(folder / f"{name}.sqlite")
         dataset = ledger.dataset(name, records=[name.encode()])
         ledger.reserve(job.run, dataset, job.site_plan())
-        hosts.append(Host(name, lambda name=name: records_of(name), ledger, dataset, folder / "memory" / name))
+        hosts.append(Host(name, partial(records_of, name), ledger, dataset, folder / "memory" / name))
     directory = RunDirectory.create(folder / "run", {}, {})
     return local.run(job, hosts, directory=directory, keep="full").state, hosts
 
@@ -214,8 +215,12 @@ def offices(root: Path, method: str, **changes: Any) -> list[Office]:
     return introduced([make_site(root, name, **{**allowed, **changes}) for name in NAMES])
 
 
+def answers_of(office: Office) -> Callable[[Request, Context], Answer]:
+    return lambda request, context: office.answer(request)
+
+
 def grid_of(sites: list[Office]) -> OneProcessGrid:
-    apps = {i + 10: flower.client_app(lambda request, context, o=o: o.answer(request)) for i, o in enumerate(sites)}
+    apps = {i + 10: flower.client_app(answers_of(o)) for i, o in enumerate(sites)}
     return OneProcessGrid(apps, keys={i + 10: f"key of {o.config.name}".encode() for i, o in enumerate(sites)})
 
 

@@ -14,8 +14,8 @@ from prismfl.errors import PrismError, UserError, WireError
 from prismfl.methods import METHODS
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import state_digest
-from prismfl.site.bundle import MAGIC, Peer, open_bundle, peer_keys, seal_bundle
-from prismfl.site.keys import make_site_keys, signing_key
+from prismfl.site.bundle import MAGIC, Peer, open_bundle, seal_bundle
+from prismfl.site.keys import make_site_keys, peer_keys, signing_key
 from prismfl.transport import in_process as local
 from tests.hostile.test_sites_remote import forge, picky
 from tests.site.folders import NAMES, make_site, run_config

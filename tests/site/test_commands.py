@@ -129,4 +129,5 @@ def test_clock_skew_and_plaintext_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not speak TLS"):
         joining.preflight(address, tmp_path / "server" / "keys" / "ca.pem", lines.append)
     server.shutdown()
+    server.server_close()
     thread.join()

@@ -70,7 +70,7 @@ def test_private_pictures_are_not_public_under_another_name(tmp_path: Path) -> N
 @pytest.mark.parametrize(("key", "value"), [("device", "cpu; rm"), ("threads", 0), ("channels", 2), ("image_size", 0)])
 def test_values_outside_their_range_are_refused(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=key):
-        SiteConfig(name="n", data="digits", methods=[], releases=[], **{key: value})  # type: ignore[arg-type]
+        SiteConfig(name="n", data="digits", methods=[], releases=[], **{key: value})
 
 
 def test_the_snapshot_is_closed_to_others(tmp_path: Path) -> None:

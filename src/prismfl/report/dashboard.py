@@ -232,4 +232,4 @@ def serve(root: Path, *, port: int, token: str | None = None, said: Any = lambda
     token = token or secrets.token_urlsafe(24)
     app = make_app(root, token)
     said(f"http://{HOST}:{port}/enter?token={token}")
-    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
+    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False, ws="none")
