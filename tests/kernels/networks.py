@@ -110,3 +110,4 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "perturbed inputs": perturbed,
     "Siamese view": viewed,
 }
+SLOW = {"wide convnet, 28 pixels", "wide tanh-convnet", "U-Net", "Siamese view"}

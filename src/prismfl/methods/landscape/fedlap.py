@@ -69,7 +69,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     task, schedule = site.task, cfg.schedule(state.round)
     records = site.records.exact()
     classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
-    matcher, start = Matcher(classifier, cfg.distance), state.items["model"].to(task.device)
+    matcher, start = Matcher(classifier, cfg.distance, site.records.reference), state.items["model"].to(task.device)
     own = labels_at(cfg, task, site.name, records)
     x, y = first_images(cfg, site, records, own, key)
     order, augmentation = key.child("order").torch(), key.child("augment").torch()

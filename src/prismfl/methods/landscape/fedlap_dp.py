@@ -114,7 +114,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     augmentation = key.child("augment").torch()
     y = labels_of(cfg, task, site.name).to(task.device)
     x, asked = approximate(
-        Matcher(classifier, Criterion(mse=cfg.mse)),
+        Matcher(classifier, Criterion(mse=cfg.mse), site.records.reference),
         state.items["model"].to(task.device),
         x=first_images(site, key, count=len(y), carried=cfg.start == "carried"),
         y=y,

@@ -78,7 +78,7 @@ def fresh_networks(cfg: OneShot, task: Task, key: Key) -> Iterator[Params]:
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     task = site.task
     classifier, _ = build(task.model, task.shape, len(task.classes), key=key, device=task.device)
-    matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
+    matcher, y = Matcher(classifier, reference=site.records.reference), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
     for params in fresh_networks(cfg, task, key):
         x, _ = approximate(
