@@ -73,7 +73,7 @@ BUGS = [
         "a linear layer as one product of the batch",
         per_record,
         "_linear",
-        "row_by_row.linear(",
+        "row_by_row.batched(",
         "F.linear(",
         equal.every_linear_layer_goes_row_by_row,
     ),

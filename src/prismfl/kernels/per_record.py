@@ -183,7 +183,7 @@ def _gradients(
 
 def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     bias = own.get("bias")
-    out, activation = tapped(row_by_row.linear(value, own["weight"], bias)), value.detach()
+    out, activation = tapped(row_by_row.batched(value, own["weight"], bias)), value.detach()
 
     def make(cotangent: torch.Tensor) -> LayerGradients:
         if cotangent.dim() == 2:
