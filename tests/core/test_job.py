@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from prismfl.core.method import DPSettings
 from prismfl.errors import BoundaryError, BudgetError, UserError
-from prismfl.privacy.shares import Secrecy
+from prismfl.privacy.cost import Cost
+from prismfl.privacy.shares import Rules, Secrecy
 from tests.laws.world import make_job
 
 
@@ -44,6 +46,20 @@ def test_a_secure_sum_asks_every_site_and_a_method_that_sums() -> None:
         replace(make_job("prism", participation=0.5), secure=Secrecy(2))
     with pytest.raises(UserError, match="has no secure sum"):
         replace(make_job("fedavg"), secure=Secrecy(2))
+
+
+@pytest.mark.parametrize(
+    ("bound", "length", "sigma"), [(0.0, 1, 1.0), (1.0, 0, 1.0), (1.0, 1, -1.0), (math.inf, 1, 1.0)]
+)
+def test_a_secure_sum_of_no_sense_is_refused(bound: float, length: int, sigma: float) -> None:
+    with pytest.raises(UserError, match="for the secure sum"):
+        Rules.fit(("a", "b"), Secrecy(2), length=length, bound=bound, sigma=sigma, label="run/0")
+
+
+def test_a_plan_samples_at_the_doors_rate() -> None:
+    task = make_job("dp-fedavg", records=40).task
+    assert task.gaussian(2.0, batch=10, times=3) == Cost.gaussian(2.0, rate=0.25, times=3)
+    assert task.gaussian(2.0, batch=100) == task.gaussian(2.0) == Cost.gaussian(2.0)
 
 
 def test_noise_is_known_before_the_run() -> None:

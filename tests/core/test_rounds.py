@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -93,6 +94,33 @@ def test_a_message_longer_than_any_release_is_not_even_read(world: World, honest
     raw = honest.encode() + bytes(most_bytes(world.job, "site-0", 0))
     with pytest.raises(WireError, match="longer than"):
         receive(world.job, initial_state(world.job), "site-0", raw)
+
+
+# What goes out
+
+
+def test_a_release_is_made_once_and_sent_again_for_free(tmp_path: Path) -> None:
+    job = make_job("dp-fedavg")
+    host = make_world(job, tmp_path).hosts[0]
+    first = site_step(job, initial_state(job), replace(host, deployed=True))
+    assert site_step(job, initial_state(job), replace(host, deployed=True)) == first
+    assert len(host.ledger.charges(run=job.run)) == 1
+
+
+def test_a_method_that_asks_for_more_than_its_plan_releases_nothing_and_pays(tmp_path: Path) -> None:
+    honest = make_job("dp-fedavg")
+    client = honest.method.client
+
+    def greedy(cfg: Any, state: State, site: Any, key: Any) -> tuple[Items, Items]:
+        site.records.noisy_histogram(sigma=5.0)
+        return client(cfg, state, site, key)
+
+    job = replace(honest, method=replace(honest.method, client=greedy))
+    host = make_world(honest, tmp_path).hosts[0]
+    with pytest.raises(BoundaryError, match="was planned and charged"):
+        site_step(job, initial_state(job), host)
+    assert host.ledger.outbox(f"{job.run}/{host.name}/0") is None
+    assert [charge.cost for charge in host.ledger.charges(run=job.run)] == [job.round_cost(0, first=True)]
 
 
 # What comes down

@@ -215,5 +215,16 @@ def test_a_noise_is_a_number() -> None:
             Cost.gaussian(noise)  # type: ignore[arg-type]
 
 
+def test_classes_compose_in_parallel_under_add_remove_alone() -> None:
+    dear, cheap = (Cost.gaussian(noise, relation="replace-one").branches[0] for noise in (1.0, 2.0))
+    with pytest.raises(UserError, match="needs relation add-remove, got replace-one"):
+        Cost((dear, cheap), relation="replace-one")
+
+
+def test_of_many_classes_a_few_are_described() -> None:
+    assert "or 2 more" in Cost.parallel([Cost.gaussian(1.0 + k) for k in range(5)]).describe()
+    assert Cost.zero().describe().startswith("nothing spent")
+
+
 def test_a_class_that_pays_nothing_is_described() -> None:
     assert "nothing" in Cost.parallel([Cost.gaussian(2.0), Cost.zero()]).describe()
