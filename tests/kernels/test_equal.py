@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,24 @@ def flat(sums: Params) -> torch.Tensor:
     return torch.cat([g.flatten() for g in sums.values()])
 
 
+def counted(asked: list[object], real: Callable[..., Any], what: Callable[..., object] = lambda *a, **k: 1) -> Any:
+    """The same function, which notes each call."""
+
+    def call(*a: Any, **k: Any) -> Any:
+        asked.append(what(*a, **k))
+        return real(*a, **k)
+
+    return call
+
+
+def jvp(
+    function: Callable[..., torch.Tensor], at: tuple[torch.Tensor, ...], way: tuple[torch.Tensor, ...]
+) -> torch.Tensor:
+    _, found = torch.func.jvp(function, at, way)  # type: ignore[misc]
+    moved: torch.Tensor = found
+    return moved
+
+
 def for_each(
     function: Callable[..., torch.Tensor], x: torch.Tensor, weights: list[torch.Tensor], cotangent: torch.Tensor
 ) -> list[torch.Tensor]:
@@ -74,8 +93,9 @@ def test_rows_of_a_linear_layer(shape: tuple[int, ...], out: int) -> None:
 
 
 def test_a_network_goes_row_by_row_while_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, asked, real = nn.Linear(3, 2), [], row_by_row.linear
-    monkeypatch.setattr(row_by_row, "linear", lambda *a, **k: asked.append(1) or real(*a, **k))
+    asked: list[object] = []
+    module, real = nn.Linear(3, 2), row_by_row.linear
+    monkeypatch.setattr(row_by_row, "linear", counted(asked, real))
     with row_by_row.RowByRow():
         inside = module(torch.ones(4, 3))
     assert asked == [1]
@@ -106,7 +126,7 @@ def test_a_convolution_by_tiles(size: tuple[int, int], layout: torch.memory_form
     x, cotangent = (pictures(size, c, seed=c).contiguous(memory_format=layout) for c in (7, 5))
     weight = numbers(5, 7, 3, 3, seed=9)
     leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
-    out = fast_conv.reference(*leaves)
+    out = fast_conv.reference(leaves[0], leaves[1])
     by_x, by_weight = torch.autograd.grad(out, leaves, cotangent)
     seen, seen_cotangent, spread = fast_conv.cut(x), fast_conv.cut(cotangent), fast_conv.spread(cotangent)
     close(fast_conv.join(seen.values @ fast_conv.kernel(weight), seen.size), out.detach())
@@ -189,10 +209,11 @@ def test_a_norm_along_a_direction(size: tuple[int, int], cached: None) -> None:
     plain = partial(plane_norm.reference, eps=EPS)
 
     def there_and_back(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        return torch.func.vjp(lambda z: plain(z, gain, shift), z)[1](at)[0]
+        found: torch.Tensor = torch.func.vjp(lambda z: plain(z, gain, shift), z)[1](at)[0]
+        return found
 
-    _, wanted = torch.func.jvp(plain, (z, gain, shift), ways)
-    _, wanted_back = torch.func.jvp(there_and_back, (z, gain, shift, cotangent), (*ways, way))
+    wanted = jvp(plain, (z, gain, shift), ways)
+    wanted_back = jvp(there_and_back, (z, gain, shift, cotangent), (*ways, way))
     _, kept = plane_norm.forward(z.clone(), gain, shift, EPS)
     _, done = plane_norm.backward(cotangent, kept)
     moved, along = plane_norm.forward_along(ways[0].clone(), kept, *ways[1:])
@@ -235,10 +256,11 @@ def test_a_first_block_along_a_direction(shape: Shape, cached: None) -> None:
     plain = partial(first_block.reference, padding=padding, eps=EPS)
 
     def there_and_back(at: torch.Tensor, *own: torch.Tensor) -> torch.Tensor:
-        return torch.func.vjp(lambda x: plain(x, *own), x)[1](at)[0]
+        found: torch.Tensor = torch.func.vjp(lambda x: plain(x, *own), x)[1](at)[0]
+        return found
 
-    _, wanted = torch.func.jvp(lambda *own: plain(x, *own), tuple(own), tuple(along))
-    _, wanted_back = torch.func.jvp(there_and_back, (cotangent, *own), (way, *along))
+    wanted = jvp(lambda *own: plain(x, *own), tuple(own), tuple(along))
+    wanted_back = jvp(there_and_back, (cotangent, *own), (way, *along))
     direction = first_block.weights(*along)
     _, seen = first_block.forward(x, first_block.weights(*own), padding=padding, eps=EPS)
     moved, kept = first_block.forward_along(seen, direction)
@@ -290,11 +312,11 @@ def test_wide_layers(side: int) -> None:
     out, _ = wide_layers.start(layers[:4], params=params, value=x)
     close(out, wide_layers.reference(layers[:4], params=params, value=x), rtol=1e-3, atol=1e-4)
     own = {"weight": params["4.weight"]}
-    conv, _ = wide_layers.convolution(then[0], "4.", own=own, value=out)  # type: ignore[arg-type]
+    conv, _ = wide_layers.convolution(then[0], "4.", own=own, value=out)
     close(conv, wide_layers.reference(layers[4:5], params=params, value=out), rtol=1e-3, atol=1e-4)
     own = {k: params[f"5.{k}"] for k in ("weight", "bias")}
     plain = wide_layers.reference(layers[5:], params=params, value=conv.detach().clone())
-    close(wide_layers.block(then[1], "5.", own=own, value=conv)[0], plain, rtol=1e-3, atol=1e-4)  # type: ignore[arg-type]
+    close(wide_layers.block(then[1], "5.", own=own, value=conv)[0], plain, rtol=1e-3, atol=1e-4)
 
 
 # Whole networks: sums of clipped gradients
@@ -440,11 +462,12 @@ HOW = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_choice_is_said_and_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `chosen` says is what is called; under `reference` nothing but the reference, a record at a time."""
-    network, asked, fast = NETWORKS[name](), [], per_record.clipped_sum
-    blocks: list[int] = []
+    network, fast = NETWORKS[name](), per_record.clipped_sum
+    asked: list[object] = []
+    blocks: list[object] = []
     filled = per_record.filled_up
-    monkeypatch.setattr(per_record, "clipped_sum", lambda *a, **k: asked.append(name) or fast(*a, **k))
-    monkeypatch.setattr(per_record, "filled_up", lambda part, block: blocks.append(block) or filled(part, block))
+    monkeypatch.setattr(per_record, "clipped_sum", counted(asked, fast))
+    monkeypatch.setattr(per_record, "filled_up", counted(blocks, filled, lambda part, block: block))
     x = network.batch(2)[0]
     assert cg.chosen(network.loss, network.params, x, clip=1.0) == HOW[name]
     assert cg.chosen(network.loss, network.params, x, clip=1.0, reference=True) == cg.REFERENCE
@@ -459,8 +482,9 @@ def test_the_choice_is_said_and_kept(name: str, monkeypatch: pytest.MonkeyPatch)
 def every_linear_layer_goes_row_by_row(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine whose products round a row by its place."""
     monkeypatch.setattr(row_by_row, "rounds_alike", lambda *shape: False)
-    network, asked, real = NETWORKS["mlp"](), [], row_by_row.linear
-    monkeypatch.setattr(row_by_row, "linear", lambda *a, **k: asked.append(1) or real(*a, **k))
+    asked: list[object] = []
+    network, real = NETWORKS["mlp"](), row_by_row.linear
+    monkeypatch.setattr(row_by_row, "linear", counted(asked, real))
     for kind, reference, layers in (("gaussian", False, 2), ("laplace", False, 2), ("gaussian", True, 0)):
         asked.clear()
         clipped_gradient_sum(
@@ -495,12 +519,14 @@ def test_bounds_that_float32_cannot_hold_go_by_the_reference(clip: float) -> Non
 
 
 def no_kernel_behind_a_door_that_demands_the_reference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, asked = NETWORKS["lenet"](), []
+    asked: list[object] = []
+    network = NETWORKS["lenet"]()
     real = per_record.clipped_sum
-    monkeypatch.setattr(per_record, "clipped_sum", lambda *a, **k: asked.append(1) or real(*a, **k))
+    monkeypatch.setattr(per_record, "clipped_sum", counted(asked, real))
     for reference in (False, True):
         asked.clear()
-        records, noise = Records(*network.batch(9)), Key.seed(0).noise()
+        x, y = network.batch(9)
+        records, noise = Records(x, y), Key.seed(0).noise()
         door = PrivateRecords(records, declared=9, classes=CLASSES, noise=noise, reference=reference)
         door.noisy_gradient(network.loss, network.params, batch=9, clip=1.0, sigma=1.0)
         with door.by_class([3, 3, 3]) as doors:
@@ -521,11 +547,9 @@ def test_a_site_demands_the_reference_for_every_method_that_runs_there(
         assert office._host(job_of(told), told).reference is said
     job = make_job("dp-fedavg")
     world = make_world(job, tmp_path)
-    seen: list[bool] = []
+    seen: list[object] = []
     real = PrivateRecords.noisy_gradient
-    monkeypatch.setattr(
-        PrivateRecords, "noisy_gradient", lambda self, *a, **k: seen.append(self.reference) or real(self, *a, **k)
-    )
+    monkeypatch.setattr(PrivateRecords, "noisy_gradient", counted(seen, real, lambda self, *a, **k: self.reference))
     site_step(job, initial_state(job), replace(world.hosts[0], reference=True))
     assert seen
     assert all(seen)
@@ -535,9 +559,9 @@ def test_a_site_demands_the_reference_for_every_method_that_runs_there(
 def test_the_switch_reaches_gradient_matching(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job(method)
     world = make_world(job, tmp_path)
-    made: list[bool] = []
+    made: list[object] = []
     real = matching.Matcher.__post_init__
-    monkeypatch.setattr(matching.Matcher, "__post_init__", lambda self: made.append(self.reference) or real(self))
+    monkeypatch.setattr(matching.Matcher, "__post_init__", counted(made, real, lambda self: self.reference))
     site_step(job, initial_state(job), replace(world.hosts[0], reference=True))
     assert made
     assert all(made)
