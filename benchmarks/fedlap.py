@@ -80,7 +80,7 @@ def straightforward(shape: tuple[int, ...], queries: int, kind: torch.dtype = to
             p.grad_sample = None  # type: ignore[attr-defined]
         return found
 
-    matcher = Matcher(classifier, by_hand=False)
+    matcher = Matcher(classifier, reference=True)
     return lambda: approximate(matcher, params, x=x, y=y, target=target, schedule=schedule(queries))[0]
 
 

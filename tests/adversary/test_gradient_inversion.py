@@ -55,7 +55,8 @@ def score(found: Reconstruction, truth: Records) -> Leakage:
 
 def released(name: str, cfg: Settings, data: Records) -> list[Params]:
     """What the method sends of each record alone in its batch."""
-    method, sent = METHODS[name], []
+    method = METHODS[name]
+    sent: list[Params] = []
     state = State(0, {**method.init(cfg, TASK, Key.seed(0)), "model": Weights(PARAMS)})
     for i in range(len(data)):
         one = data.take(torch.tensor([i]))
@@ -87,7 +88,7 @@ def test_dlg_recovers_nothing_from_accounted_gradients(six: Records) -> None:
 
 
 def test_clipping_alone_hides_nothing(six: Records) -> None:
-    short = [{k: g / 20 for k, g in gradient.items()} for gradient in exact(six)]
+    short: list[Params] = [{k: g / 20 for k, g in gradient.items()} for gradient in exact(six)]
     effort = Effort(restarts=2, iterations=180)
     assert score(idlg(problem(short, rescaled=True), effort, key=Key.seed(1)), six).recovered >= 4
 

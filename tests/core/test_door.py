@@ -20,6 +20,7 @@ from prismfl.kernels.loss import Loss
 from prismfl.nets.classifier import build, cross_entropy_of_one
 from prismfl.privacy import mechanisms
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.shares import Rules, Secrecy
 from prismfl.rng import Key
 
 
@@ -311,3 +312,39 @@ def test_a_release_carries_exactly_what_was_declared() -> None:
     for items in ({}, {"stats": counts, "more": counts}, {"stats": Weights({"w": torch.ones(1)})}):
         with pytest.raises(BoundaryError):
             make_release(door, items, **kwargs)  # type: ignore[arg-type]
+
+
+# What is refused, and what an early stop costs
+
+
+def test_public_numbers_of_no_sense_are_refused() -> None:
+    with pytest.raises(UserError, match="declared number of records >= 1, got 0"):
+        open_door(some_records(3), declared=0)
+    for batch in (0.0, -1.0, math.nan):
+        with pytest.raises(UserError, match="batch > 0"):
+            open_door(some_records(3)).noisy_sum(mean_pixel, bound=1.0, sigma=1.0, batch=batch)
+
+
+def test_class_sizes_are_declared_for_every_class() -> None:
+    door = open_door(some_records(9))
+    with pytest.raises(UserError, match="3 declared class sizes, got 2"), door.by_class([3, 3]):
+        pass
+    assert door.meter.cost.is_zero
+
+
+def test_what_was_planned_and_not_asked_is_charged_and_nothing_for_nothing() -> None:
+    door = open_door(some_records(9))
+    door.forfeit(sigma=2.0, times=0)
+    assert door.meter.cost.is_zero
+    door.forfeit(sigma=2.0, times=3, batch=10)
+    assert door.meter.cost == Cost.gaussian(2.0, rate=0.25, times=3)
+
+
+def test_a_secure_sum_takes_one_noisy_sum_and_nothing_else() -> None:
+    rules = Rules.fit(("a", "b"), Secrecy(2), length=64, bound=1.0, sigma=2.0, label="run/0")
+    door = open_door(some_records(9), shared=rules)
+    with pytest.raises(BoundaryError, match="a gradient cannot be part of it"):
+        door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=4, clip=1.0, sigma=2.0)
+    with pytest.raises(BoundaryError, match="by class"), door.by_class([3, 3, 3]):
+        pass
+    assert door.meter.cost.is_zero

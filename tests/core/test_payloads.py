@@ -296,3 +296,32 @@ def test_lying_headers_are_malformed(tensors: Any, meta: Any, change: Any, key: 
     for raw in (message(tensors, meta), message({}, {"items": {}, "header": {**honest, key: change}})):
         with contextlib.suppress(WireError):
             Release.decode(raw)
+
+
+def test_a_payload_knows_its_bytes() -> None:
+    made = Statistics({"a": torch.zeros(3), "b": torch.zeros(2, 2, dtype=torch.float64)})
+    assert made.nbytes == 3 * 4 + 4 * 8
+
+
+def test_a_synthetic_set_is_records_and_labels() -> None:
+    with pytest.raises(BoundaryError, match="tensors x and y"):
+        SyntheticSet({"x": torch.zeros(2), "z": torch.zeros(2)})
+    with pytest.raises(BoundaryError, match="as many labels as records"):
+        SyntheticSet.of(torch.zeros(2, 3), torch.zeros(1, dtype=torch.int64))
+
+
+def test_what_our_own_check_passes_and_safetensors_refuses_is_malformed() -> None:
+    """Half a character: Python's JSON does not mind, and safetensors does."""
+    raw = encode({"w": Weights({"a": torch.ones(2)})}, {"word": "half"})
+    size = int.from_bytes(raw[:8], "little")
+    header = raw[8 : 8 + size].replace(b"half", rb"\ud800")
+    with pytest.raises(WireError, match="well-formed"):
+        decode(len(header).to_bytes(8, "little") + header + raw[8 + size :])
+
+
+def test_a_spec_is_an_object() -> None:
+    raw = encode({"w": Weights({"a": torch.ones(2)}, {})})
+    changed = raw.replace(rb"\"spec\": {}", rb"\"spec\": []")
+    assert changed != raw
+    with pytest.raises(WireError, match="kind and spec"):
+        decode(changed)

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 
 from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Params as Params
 from prismfl.methods.gradients import fedem
 from prismfl.methods.gradients.fedem_dp import Config, PerturbedLoss
 from prismfl.nets import beta_vae, diffusion, gan, siamese, unet
@@ -16,7 +17,6 @@ from prismfl.nets.classifier import build, cross_entropy_of_one
 from prismfl.nets.columns import Columns
 from prismfl.rng import Key
 
-Params = dict[str, torch.Tensor]
 Batch = tuple[torch.Tensor, ...]
 CLASSES = 3
 
@@ -111,3 +111,4 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "perturbed inputs": perturbed,
     "Siamese view": viewed,
 }
+SLOW = {"wide convnet, 28 pixels", "wide tanh-convnet", "U-Net", "Siamese view"}

@@ -1,4 +1,4 @@
-"""No weights, inputs or back-signals make one record count for more than the clip.
+"""No weights, inputs or cotangents make one record count for more than the clip.
 
 An adversary chooses the network's numbers, and knows how floats round. The worst cases found are kept by name; around
 them numbers are drawn over all magnitudes. A record is tried alone, and as first, middle and last of a batch.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import hypothesis
@@ -16,11 +17,14 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from prismfl.kernels import clipped_gradients
+from prismfl.kernels import clipped_gradients, per_record
 from prismfl.kernels.layer_gradients import squared_norms
 from prismfl.kernels.loss import Loss
+from prismfl.nets.classifier import build
 from prismfl.privacy import mechanisms as m
-from tests.kernels.networks import NETWORKS, Batch, Network, Params
+from prismfl.rng import Key
+from tests.kernels.cancelling import INPUTS, MOST, WEIGHTS, made
+from tests.kernels.networks import NETWORKS, SLOW, Batch, Network, Params
 
 LAW = 1.0 + 1e-5
 OTHERS = 6
@@ -30,8 +34,11 @@ def flat(sums: Params) -> torch.Tensor:
     return torch.cat([g.flatten().double() for g in sums.values()])
 
 
-def clipped(network: Network, params: Params, batch: Batch, clip: float) -> torch.Tensor:
-    return flat(clipped_gradients.clipped_gradient_sum(network.loss, params, batch=batch, clip=clip))
+def clipped(network: Network, params: Params, batch: Batch, clip: float, *, reference: bool = False) -> torch.Tensor:
+    sums = clipped_gradients.clipped_gradient_sum(
+        network.loss, params, batch=batch, clip=clip, expected=20.0, reference=reference
+    )
+    return flat(sums)
 
 
 def influence(network: Network, params: Params, x: torch.Tensor, clip: float, places: tuple[int, ...]) -> float:
@@ -49,18 +56,37 @@ def influence(network: Network, params: Params, x: torch.Tensor, clip: float, pl
     return float(moved.norm(dim=1).max()) / clip if bool(torch.isfinite(moved).all()) else math.inf
 
 
-# One layer whose input and back-signal are free: the layer, then scores whose weights are the back-signal.
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sums_that_cancel_at_ordinary_sizes(name: str, weights: str) -> None:
+    """Nothing here is beyond 1e3, so that the fast kernels take it; what is left of the sums is rounding."""
+    network, count = NETWORKS[name](), 7
+    for inputs in INPUTS if name not in SLOW else ("even",):
+        params, batch = made(network, weights, inputs, count)
+        assert max(float(p.abs().max()) for p in params.values()) <= MOST
+        assert clipped_gradients.chosen(network.loss, params, batch[0], clip=0.1) != clipped_gradients.REFERENCE
+        rest = torch.arange(count) != 0
+        for reference in (False, True) if name not in SLOW else (False,):
+            whole, others, alone = (
+                clipped(network, params, tuple(b[r] for b in batch), 0.1, reference=reference)
+                for r in (rest | ~rest, rest, ~rest)
+            )
+            assert float(alone.norm()) <= 0.1 * LAW
+            assert float((whole - others).norm()) <= 0.1 * LAW
+
+
+# One layer whose input and cotangent are free: the layer, then scores whose weights are the cotangent.
 
 
 def score(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return output.sum()
 
 
-def one_layer(layer: nn.Module, shape: tuple[int, ...], back: torch.Tensor) -> Network:
-    """A gradient by this layer alone, with `back` at its output: what it gives is zero, so the scores have none."""
-    module = nn.Sequential(layer, nn.Flatten(), nn.Linear(back.numel(), 1, bias=False))
+def one_layer(layer: nn.Module, shape: tuple[int, ...], cotangent: torch.Tensor) -> Network:
+    """A gradient by this layer alone, of this cotangent: the layer gives zero, so the scores have none."""
+    module = nn.Sequential(layer, nn.Flatten(), nn.Linear(cotangent.numel(), 1, bias=False))
     params = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
-    params["2.weight"] = back.reshape(1, -1).clone()
+    params["2.weight"] = cotangent.reshape(1, -1).clone()
     return Network(Loss(module, score), params, shape)
 
 
@@ -70,30 +96,30 @@ def spot(shape: tuple[int, ...], place: tuple[int, ...], value: float) -> torch.
     return made
 
 
-def convolution(side: int, x: torch.Tensor, back: torch.Tensor) -> tuple[Network, torch.Tensor]:
-    return one_layer(nn.Conv2d(64, 64, 3, padding=1, bias=False), (64, side, side), back), x
+def convolution(side: int, x: torch.Tensor, cotangent: torch.Tensor) -> tuple[Network, torch.Tensor]:
+    return one_layer(nn.Conv2d(64, 64, 3, padding=1, bias=False), (64, side, side), cotangent), x
 
 
 def hot_pixel(side: int) -> tuple[Network, torch.Tensor]:
-    """A huge activation that no patch of the back-signal touches, in the same tile: the true gradient is zero."""
+    """A huge activation that no patch of the cotangent touches, in the same tile: the true gradient is zero."""
     shape = (64, side, side)
     return convolution(side, spot(shape, (0, 0, 0), 1e10), spot(shape, (0, 3, 3), 1.0))
 
 
 def cancelling(side: int) -> tuple[Network, torch.Tensor]:
-    """Equal activations, a back-signal that sums to zero: the gradient is what the border leaves, and rounding."""
-    back = torch.full((64, side, side), 1.0)
-    back[:, ::2] = -1.0
-    return convolution(side, torch.full((64, side, side), 1e9 / 3), back)
+    """Equal activations, a cotangent that sums to zero: the gradient is what the border leaves, and rounding."""
+    cotangent = torch.full((64, side, side), 1.0)
+    cotangent[:, ::2] = -1.0
+    return convolution(side, torch.full((64, side, side), 1e9 / 3), cotangent)
 
 
-def linear(inputs: float, back: float, width: int = 7, outputs: int = 5) -> tuple[Network, torch.Tensor]:
-    network = one_layer(nn.Linear(width, outputs, bias=width == 7), (width,), torch.full((outputs,), back))
+def linear(inputs: float, cotangent: float, width: int = 7, outputs: int = 5) -> tuple[Network, torch.Tensor]:
+    network = one_layer(nn.Linear(width, outputs, bias=width == 7), (width,), torch.full((outputs,), cotangent))
     return network, torch.full((width,), inputs)
 
 
-def kernels(inputs: float, back: float) -> tuple[Network, torch.Tensor]:
-    network = one_layer(nn.Conv2d(1, 5, 3), (1, 6, 6), torch.full((5, 4, 4), back))
+def kernels(inputs: float, cotangent: float) -> tuple[Network, torch.Tensor]:
+    network = one_layer(nn.Conv2d(1, 5, 3), (1, 6, 6), torch.full((5, 4, 4), cotangent))
     return network, torch.full((1, 6, 6), inputs)
 
 
@@ -109,7 +135,7 @@ WORST: dict[str, Callable[[], tuple[Network, torch.Tensor]]] = {
     "cancelling, small picture": lambda: cancelling(8),
     "cancelling, large picture": lambda: cancelling(16),
     "inputs without a float32 square": lambda: linear(2.5e-23, 3e18, width=1024),
-    "back-signal without a float32 square": lambda: linear(3e17, 2.5e-23, width=1024, outputs=256),
+    "cotangent without a float32 square": lambda: linear(3e17, 2.5e-23, width=1024, outputs=256),
     "subnormal inputs": lambda: linear(3e-45, 1e38, width=1024),
     "factor below float32": lambda: linear(4e18, 4e18),
     "factor far below float32": lambda: linear(3e14, 7.5e29),
@@ -130,6 +156,39 @@ def test_the_worst_cases_count_for_the_clip_and_no_more(case: str) -> None:
     network, x = WORST[case]()
     for clip in (1e-7, 1e-3, 1.0):
         assert influence(network, network.params, x, clip, (0, 3, 6)) <= LAW
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e38])
+@pytest.mark.parametrize(("model", "shape"), [("lenet:3", (1, 12, 12)), ("convnet:64", (1, 32, 32))])
+def test_a_bad_record_is_left_out_and_spoils_no_other(model: str, shape: tuple[int, ...], value: float) -> None:
+    classifier, params = build(model, shape, 3, key=Key.seed(0))
+    x, y = torch.randn(21, *shape, generator=torch.Generator().manual_seed(1)), torch.arange(21) % 3
+    x[3] = value
+    rest, loss, factors = torch.arange(len(x)) != 3, classifier.record_loss, partial(m.clip_factors, bound=1.0)
+    with_bad = flat(clipped_gradients.clipped_gradient_sum(loss, params, batch=(x, y), clip=1.0))
+    without = flat(per_record.reference(loss, params=params, batch=(x[rest], y[rest]), factors=factors))
+    assert bool(torch.isfinite(with_bad).all())
+    assert float((with_bad - without).norm()) <= 1.0 + 1e-4
+    if not math.isfinite(value):
+        torch.testing.assert_close(with_bad, without, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["black", "white", "loud", "faint", "noise", "spot", "board"])
+def test_an_odd_record_alone_counts_for_the_bound_and_no_more(kind: str) -> None:
+    """What is measured and what is added up are computed in different ways where layers are wide."""
+    classifier, params = build("convnet:64", (1, 32, 32), 3, key=Key.seed(0))
+    x = torch.randn(1, 1, 32, 32, generator=torch.Generator().manual_seed(2))
+    x = {"black": 0.0 * x, "white": 0.0 * x + 1.0, "loud": 0.0 * x + 1e6, "faint": 1e-8 * x, "noise": 1e4 * x}.get(
+        kind, x
+    )
+    if kind == "spot":
+        x = torch.zeros_like(x).index_fill_(3, torch.tensor([5]), 1e6)
+    if kind == "board":
+        x = 1e3 * (torch.arange(32)[:, None] + torch.arange(32)).remainder(2).float().expand(1, 1, 32, 32)
+    sums = clipped_gradients.clipped_gradient_sum(
+        classifier.record_loss, params, batch=(x, torch.tensor([2])), clip=1e-3
+    )
+    assert 1.0 - 1e-5 < float(flat(sums).norm()) / 1e-3 <= 1.0
 
 
 @pytest.mark.parametrize("clip", [1e-30, 1e-28])

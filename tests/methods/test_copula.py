@@ -45,7 +45,7 @@ def door(x: torch.Tensor, y: torch.Tensor | None = None, *, classes: int = 1, se
 
 def sums(x: torch.Tensor, *, queries: Queries = QUIET, seed: int = 1) -> dict[str, torch.Tensor]:
     seen = copula.look(door(x, seed=seed), LAYOUT, sigma=queries.sigma)
-    return copula.fit(door(x, seed=seed + 1), LAYOUT, queries=queries, start=2, seen=seen)
+    return dict(copula.fit(door(x, seed=seed + 1), LAYOUT, queries=queries, start=2, seen=seen))
 
 
 def drawn(released: dict[str, torch.Tensor], n: int = 8000) -> torch.Tensor:
@@ -115,7 +115,7 @@ def test_products_about_a_wrong_centre_are_moved_to_the_mean() -> None:
 
 
 def test_differences_that_are_noise_are_shrunk_and_real_ones_stay() -> None:
-    base = copula.merge(LAYOUT, [sums(some_table(2000))])
+    base = dict(copula.merge(LAYOUT, [sums(some_table(2000))]))
     other = base | {"sums": base["sums"] + 2000 * torch.tensor([0.3, 0, 0, 0, 0, 0.01]).double()}
     loud = torch.tensor([2000 * 0.2, 2000 * 0.2])
     near, far = latent.clean(LAYOUT, [base | {"noise": loud}, other | {"noise": loud}])

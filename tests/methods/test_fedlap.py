@@ -41,7 +41,7 @@ class Watched(PrivateRecords):
 
     answers: list[Params]
 
-    def noisy_gradient(self, *args: Any, **kwargs: Any) -> Params:
+    def noisy_gradient(self, *args: Any, **kwargs: Any) -> dict[str, torch.Tensor]:
         found = super().noisy_gradient(*args, **kwargs)
         self.answers = [*getattr(self, "answers", []), found]
         return found
@@ -79,7 +79,7 @@ def test_by_hand_is_autograd(shape: tuple[int, ...], criterion: Criterion, width
     params, target = in_double(moved(params)), in_double(moved(params, seed=2))
     x, y = torch.randn(5, *shape, generator=KEY.torch()).double(), torch.tensor([0, 1, 2, 3, 1])
     view = siamese.draw(("rotate",), KEY.torch())
-    fast, slow = Matcher(classifier, criterion), Matcher(classifier, criterion, by_hand=False)
+    fast, slow = Matcher(classifier, criterion), Matcher(classifier, criterion, reference=True)
     assert fast.plain is not None
     assert slow.plain is None
     for seen in (None, view):
@@ -98,7 +98,7 @@ def test_a_gain_of_zero_does_no_harm() -> None:
     x, y = torch.randn(3, 1, 8, 8, generator=KEY.torch()), torch.tensor([0, 1, 2])
     target = moved(params, seed=3)
     mine = Matcher(classifier).image_gradient(params, x=x, y=y, target=target)
-    theirs = Matcher(classifier, by_hand=False).image_gradient(params, x=x, y=y, target=target)
+    theirs = Matcher(classifier, reference=True).image_gradient(params, x=x, y=y, target=target)
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-4
 
 
@@ -107,8 +107,8 @@ def test_images_of_an_odd_size_go_by_autograd() -> None:
     x, y = torch.randn(3, 1, 9, 9, generator=KEY.torch()), torch.tensor([0, 1, 2])
     target = moved(params, seed=3)
     mine, theirs = (
-        Matcher(classifier, by_hand=by_hand).image_gradient(params, x=x, y=y, target=target)
-        for by_hand in (True, False)
+        Matcher(classifier, reference=reference).image_gradient(params, x=x, y=y, target=target)
+        for reference in (False, True)
     )
     assert torch.equal(mine, theirs)
     assert float(mine.norm()) > 0

@@ -11,9 +11,14 @@ from prismfl.methods.prism.encoder import FeatureSettings, encoder
 from tests.laws.world import some_records
 from tests.methods.tiny import job_of
 
-JOB = job_of("prism-head")
-assert isinstance(JOB.settings, FeatureSettings)
-CFG, TASK = JOB.settings, JOB.task
+
+def settings_of(**changes: float) -> FeatureSettings:
+    found = job_of("prism-head", **changes).settings
+    assert isinstance(found, FeatureSettings)
+    return found
+
+
+CFG, TASK = settings_of(), job_of("prism-head").task
 X = some_records(9, seed=4).x
 
 
@@ -30,15 +35,13 @@ def test_an_image_has_its_own_coordinates_whoever_lies_beside_it() -> None:
 
 
 def test_noise_and_shares_do_not_change_the_features() -> None:
-    one, two = (
-        encoder(job_of("prism-head", sigma=s, share_means=m).settings, TASK) for s, m in ((1.0, 0.2), (9.0, 0.9))
-    )
+    one, two = (encoder(settings_of(sigma=s, share_means=m), TASK) for s, m in ((1.0, 0.2), (9.0, 0.9)))
     assert torch.equal(one.coordinates(X), two.coordinates(X))
 
 
 @pytest.mark.parametrize("change", [{"bank_seed": 1}, {"atoms": 5}, {"power": 0.1}])
 def test_feature_settings_do(change: dict[str, float]) -> None:
-    other = encoder(job_of("prism-head", **change).settings, TASK)
+    other = encoder(settings_of(**change), TASK)
     assert not torch.equal(other.coordinates(X), encoder(CFG, TASK).coordinates(X))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from prismfl.core.door import PrivateRecords
 from prismfl.kernels import clipped_gradients, layer_gradients, per_record
 from prismfl.privacy import mechanisms
+from tests.kernels import test_alone as alone
 from tests.kernels import test_clip_holds as holds
-from tests.kernels import test_kernels as kernels
+from tests.kernels import test_equal as equal
 from tests.mutations.planting import Bug, Check
 
 
@@ -26,7 +27,7 @@ BUGS = [
         "squared_norms",
         "squared_norms(self.rows.flatten(1))",
         "squared_norms(self.rows.flatten(1).round(decimals=-3))",
-        worst("cancelling, small picture"),
+        worst("hot pixel, large picture"),
     ),
     Bug(
         "one long float32 sum of squares",
@@ -47,9 +48,9 @@ BUGS = [
     Bug(
         "clips that float32 cannot square taken by the kernels",
         clipped_gradients,
-        "clipped_gradient_sum",
-        "usual_clip = SMALL <= clip <= LARGE or math.isinf(clip)",
-        "usual_clip = True",
+        "chosen",
+        "not (SMALL <= clip <= LARGE or math.isinf(clip))",
+        "False",
         plain(holds.test_a_clip_below_what_float32_can_square, 1e-28),
     ),
     Bug(
@@ -59,6 +60,30 @@ BUGS = [
         "total[name] += value",
         "total[name] = (total[name] + value).float().double()",
         plain(holds.test_sums_of_many_equal_records_stay_exact),
+    ),
+    Bug(
+        "gradients added in float32",
+        layer_gradients,
+        "weighted_sum",
+        "some @ own.double()",
+        "some.float() @ own",
+        plain(alone.test_long_sums_do_not_depend_on_the_order),
+    ),
+    Bug(
+        "a linear layer as one product of the batch",
+        per_record,
+        "_linear",
+        "row_by_row.batched(",
+        "F.linear(",
+        equal.every_linear_layer_goes_row_by_row,
+    ),
+    Bug(
+        "linear layers under vmap as one product of the batch",
+        clipped_gradients,
+        "clipped_gradient_sum",
+        "row_by_row.RowByRow()",
+        "nullcontext()",
+        equal.every_linear_layer_goes_row_by_row,
     ),
     Bug(
         "units summed in float32",
@@ -74,6 +99,6 @@ BUGS = [
         "noisy_gradient",
         "reference=self.reference",
         "reference=False",
-        kernels.no_kernel_behind_a_door_that_demands_the_reference,
+        equal.no_kernel_behind_a_door_that_demands_the_reference,
     ),
 ]

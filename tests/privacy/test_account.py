@@ -231,3 +231,44 @@ def test_no_heavy_import_before_it_is_needed() -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'scipy', 'dp_accounting')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.inf, math.nan])
+def test_a_delta_is_asked_for_a_finite_epsilon(epsilon: float) -> None:
+    with pytest.raises(UserError, match="finite epsilon >= 0"):
+        account.delta_of(Cost.gaussian(1.0), epsilon)
+
+
+def test_too_little_noise_has_no_curve() -> None:
+    """Replacing a record moves twice as far, so the least noise is reached at twice the multiplier."""
+    least = Cost.gaussian(1.5e-6, relation="replace-one").branches[0][0][0]
+    assert set(account.mechanism_rdp(least, "replace-one")) == {math.inf}
+    assert account.mechanism_rdp(least, "add-remove")[0] < math.inf
+    assert set(account.mechanism_rdp(Mechanism("gaussian", 0.0, 1.0), "add-remove")) == {math.inf}
+
+
+def test_a_cost_that_jumps_over_the_target_has_no_sigma() -> None:
+    """A plan that changes with sigma: dear below 10, next to nothing above."""
+    with pytest.raises(UserError, match="the cost jumps"):
+        account.calibrate(lambda sigma: Cost.gaussian(0.5 if sigma < 10 else 1e5), 1.0, 1e-5)
+
+
+def test_calibration_from_no_guarantee_goes_by_halves() -> None:
+    """Below 10 the plan has no guarantee, an infinity that no power law goes through."""
+    found = account.calibrate(lambda sigma: Cost.non_private() if sigma < 10 else Cost.gaussian(sigma / 5), 1.5, 1e-5)
+    assert found >= 10
+    assert 0.99 * 1.5 <= account.epsilon(Cost.gaussian(found / 5), 1e-5) <= 1.5
+
+
+def test_a_run_too_long_for_pld_has_the_bound_by_rdp() -> None:
+    """Of two million sampled answers the delta must cover what less than a million of them cost by PLD."""
+    long, short = (Cost.gaussian(1500.0, 0.5, times=times) for times in (2_000_000, 900_000))
+    assert account.delta_of(short, 2.0) < account.delta_of(long, 2.0) < 1.0
+    assert account.epsilon(long, account.delta_of(long, 2.0)) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_sampling_is_left_out_where_integration_would_take_too_many_points() -> None:
+    """An upper bound: replace-one without sampling."""
+    mechanism = Cost.gaussian(0.02, rate=0.1, relation="replace-one").branches[0][0][0]
+    curve = account.mechanism_rdp(mechanism, "replace-one")
+    assert curve[-1] == pytest.approx(2 * account.ORDERS[-1] / 0.02**2)

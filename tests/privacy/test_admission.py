@@ -345,3 +345,31 @@ def test_two_runs_of_classes_add_the_worst_pair(ledger: Ledger) -> None:
     spend(ledger, "two", data, plan=Cost.parallel([cheap, dear]))
     assert account.epsilon(ledger.spent(data), 1e-5) == account.epsilon(dear * 2, 1e-5) > 6.5
     assert [account.epsilon(cost, 1e-5) for cost in ledger.status()[0].spent] == [account.epsilon(dear * 2, 1e-5)]
+
+
+@pytest.mark.parametrize(("unit", "relation"), [("", "add-remove"), (" ", "add-remove"), ("record", "swap")])
+def test_a_cap_protects_a_unit_under_a_relation(unit: str, relation: str) -> None:
+    with pytest.raises(UserError, match=r"Expected a (unit|relation)"):
+        Cap(1.0, 1e-5, unit, relation)  # type: ignore[arg-type]
+
+
+def test_caps_that_protect_different_units_have_no_strictest() -> None:
+    caps: dict[str, Cap | None] = {"ds1": Cap(1.0, 1e-5), "ds2": Cap(2.0, 1e-6), "ds3": None}
+    assert admission.strictest(caps) == Cap(1.0, 1e-6)
+    assert admission.strictest({"ds3": None}) is None
+    with pytest.raises(UserError, match="ds1, ds2, ds3, ds4 whose caps protect different units"):
+        admission.strictest({**caps, "ds4": Cap(1.0, 1e-5, "patient")})
+
+
+def test_what_stands_in_another_unit_or_without_a_guarantee_is_not_held_by_a_cap() -> None:
+    assert admission.holds(CAP, order=None, standing=[ONE])
+    for other in (Cost.gaussian(1000.0, unit="patient"), Cost.non_private()):
+        assert not admission.holds(CAP, order=None, standing=[ONE, other])
+
+
+def test_a_declared_plan_that_the_filter_holds_needs_no_place_of_its_own() -> None:
+    """After its cap was raised, say."""
+    wide = Cap(50.0, 1e-5)
+    alone = admission.used(wide, order=None, standing=[TAIL], declared=None)
+    assert 0 < alone <= 1
+    assert admission.used(wide, order=None, standing=[TAIL], declared=TAIL) == alone

@@ -180,3 +180,51 @@ def test_describe_is_one_short_line() -> None:
     assert (STEP * 2250).describe() == "2250 x Gaussian(noise 1.5, rate 0.04); unit record, add-remove"
     assert Cost.non_private("client").describe() == "no DP guarantee; unit client, add-remove"
     assert "in parallel over 10 classes" in Cost.parallel([STEP] * 10).describe()
+
+
+def test_a_cost_adds_to_costs_and_multiplies_by_whole_numbers_only() -> None:
+    one = Cost.gaussian(2.0)
+    for other in (1, None, "cost"):
+        with pytest.raises(TypeError):
+            one + other  # type: ignore[operator]
+    for times in (1.5, True, "2"):
+        with pytest.raises(TypeError):
+            one * times  # type: ignore[operator]
+    with pytest.raises(UserError, match="times >= 0, got -1"):
+        one * -1
+    assert (one * 0).is_zero
+
+
+def test_a_private_cost_has_a_branch() -> None:
+    with pytest.raises(UserError, match="at least one branch"):
+        Cost(())
+
+
+@pytest.mark.parametrize("times", [1.0, True, "1"])
+def test_uses_are_counted_in_whole_numbers(times: object) -> None:
+    mechanism = Cost.gaussian(2.0).branches[0][0][0]
+    with pytest.raises(UserError, match="whole number"):
+        Cost((((mechanism, times),),))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="times >= 0, got -1"):
+        Cost((((mechanism, -1),),))
+
+
+def test_a_noise_is_a_number() -> None:
+    for noise in (True, "1", None):
+        with pytest.raises(UserError, match="number"):
+            Cost.gaussian(noise)  # type: ignore[arg-type]
+
+
+def test_classes_compose_in_parallel_under_add_remove_alone() -> None:
+    dear, cheap = (Cost.gaussian(noise, relation="replace-one").branches[0] for noise in (1.0, 2.0))
+    with pytest.raises(UserError, match="needs relation add-remove, got replace-one"):
+        Cost((dear, cheap), relation="replace-one")
+
+
+def test_of_many_classes_a_few_are_described() -> None:
+    assert "or 2 more" in Cost.parallel([Cost.gaussian(1.0 + k) for k in range(5)]).describe()
+    assert Cost.zero().describe().startswith("nothing spent")
+
+
+def test_a_class_that_pays_nothing_is_described() -> None:
+    assert "nothing" in Cost.parallel([Cost.gaussian(2.0), Cost.zero()]).describe()

@@ -11,14 +11,14 @@ from scipy import stats
 from torch import nn
 
 from prismfl.kernels.clipped_gradients import clipped_gradient_sum
-from prismfl.kernels.loss import Loss
+from prismfl.kernels.loss import Loss, Params
 from prismfl.nets.classifier import build, cross_entropy_of_one
 from prismfl.privacy import mechanisms as m
 from prismfl.rng import Key, identities
 from tests.statistics import accepts
 
 NAMES = identities(np.arange(5))
-Small = tuple[Loss, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
+Small = tuple[Loss, Params, torch.Tensor, torch.Tensor]
 
 
 def noise_p_value(draws: torch.Tensor, std: float) -> float:
@@ -131,9 +131,7 @@ def small() -> Small:
     return classifier.record_loss, params, x, torch.arange(37) % 3
 
 
-def reference_sum(
-    loss: Loss, params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, clip: float
-) -> torch.Tensor:
+def reference_sum(loss: Loss, params: Params, x: torch.Tensor, y: torch.Tensor, clip: float) -> torch.Tensor:
     """The same by a plain loop over records and autograd."""
     total = torch.zeros(sum(p.numel() for p in params.values()), dtype=torch.float64)
     for i in range(len(x)):

@@ -94,3 +94,27 @@ def test_the_user_s_data_folder_is_the_default(monkeypatch: pytest.MonkeyPatch) 
         assert ledger_path(create=False) == Path("/home/somebody") / below / "prismfl" / "ledger.sqlite"
     monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
     assert ledger_path(create=False) == Path("/srv/data/prismfl/ledger.sqlite")
+
+
+def test_no_home_and_no_named_folder_is_an_error_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", staticmethod(homeless))
+    with pytest.raises(UserError, match=r"No home folder.*PRISMFL_LEDGER"):
+        ledger_path()
+
+
+def test_a_relative_home_would_be_another_ledger_in_each_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "somewhere")
+    with pytest.raises(UserError, match="no absolute path"):
+        ledger_path()
+
+
+def test_windows_has_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert ledger_path() == tmp_path / "local" / "prismfl" / "ledger.sqlite"
+    monkeypatch.delenv("LOCALAPPDATA")
+    assert ledger_path(create=False) == tmp_path / "AppData" / "Local" / "prismfl" / "ledger.sqlite"

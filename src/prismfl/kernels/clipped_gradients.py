@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import torch
 
-from prismfl.kernels import per_record
+from prismfl.kernels import per_record, row_by_row
 from prismfl.privacy.mechanisms import NORM_ORDER, Params, clip_factors
 
 RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record -> scalar
@@ -24,6 +25,10 @@ SMALL, LARGE = 1e-10, 1e30
 
 # Weights beyond this are nobody's training; products of them may be finite or not by the order of adding alone.
 WILD = 1e3
+
+
+# What `chosen` says: one record at a time, many under vmap, layer by layer, layer by layer with wide convolutions.
+REFERENCE, BATCHED, PER_RECORD, WIDE = "reference", "batched", "per record", "wide layers"
 
 
 def clipped_gradient_sum(
@@ -45,29 +50,61 @@ def clipped_gradient_sum(
     is computed by itself and written out, and measured and added up in double precision.
 
     What a record adds must not depend on who else is there, and the rounding of a batched product may depend on the
-    number of its rows. So a chunk always has the same number of rows, from public numbers alone (`expected` records in
-    a batch), filled up with nothing; and where weights are so large that rounding decides what is finite, each record
-    is computed alone.
+    number of its rows and on the place of a row. So a chunk always has the same number of rows, from public numbers
+    alone (`expected` records in a batch), filled up with nothing; each row of a linear layer is a product of its own;
+    and where weights are so large that rounding decides what is finite, each record is computed alone.
     """
-    usual_clip = SMALL <= clip <= LARGE or math.isinf(clip)
-    ordinary = kind == "gaussian" and unit is None and usual_clip
-    alone = reference or not usual_clip or not tame(params)
+    how = chosen(loss, params, batch[0], clip=clip, by_unit=unit is not None, kind=kind, reference=reference)
     usual = max(float(len(batch[0])) if expected is None else expected, 1.0)
-    if ordinary and not alone and isinstance(loss, per_record.ModelLoss):
-        layers = per_record.sequence_of(loss.module, params, batch[0])
-        if layers is not None:
-            block = chunk or per_record.block_of(layers, params, batch[0], usual)
-            factors = partial(clip_factors, bound=clip)
-            return per_record.clipped_sum(
-                layers, loss.criterion, params=params, batch=batch, factors=factors, block=block
-            )
+    if how in (PER_RECORD, WIDE) and isinstance(loss, per_record.ModelLoss):
+        layers = per_record.layers_of(loss.module)
+        block = chunk or per_record.block_of(layers, params, batch[0], usual)
+        factors = partial(clip_factors, bound=clip)
+        return per_record.clipped_sum(layers, loss.criterion, params=params, batch=batch, factors=factors, block=block)
     if chunk is None:
         most = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
-        chunk = 1 if alone else per_record.equal_blocks(usual, most)
+        chunk = 1 if how == REFERENCE else per_record.equal_blocks(usual, most)
+    with nullcontext() if how == REFERENCE else row_by_row.RowByRow():
+        return _written_out(loss, params, batch=batch, clip=clip, unit=unit, chunk=chunk, kind=kind)
+
+
+def chosen(
+    loss: RecordLoss,
+    params: Params,
+    x: torch.Tensor,
+    *,
+    clip: float,
+    by_unit: bool = False,
+    kind: str = "gaussian",
+    reference: bool = False,
+) -> str:
+    """The name of the kernel that these gradients are computed by; from public facts and weights, never from records.
+
+    All but the reference take many records at once; `BATCHED` writes their gradients out as the reference does.
+    """
+    if reference or not (SMALL <= clip <= LARGE or math.isinf(clip)) or not tame(params):
+        return REFERENCE
+    if kind == "gaussian" and not by_unit and isinstance(loss, per_record.ModelLoss):
+        layers = per_record.sequence_of(loss.module, params, x)
+        if layers is not None:
+            return WIDE if per_record.is_wide(layers) else PER_RECORD
+    return BATCHED
+
+
+def _written_out(
+    loss: RecordLoss,
+    params: Params,
+    *,
+    batch: tuple[torch.Tensor, ...],
+    clip: float,
+    unit: torch.Tensor | None,
+    chunk: int,
+    kind: str,
+) -> dict[str, torch.Tensor]:
+    """Autograd's gradients of a chunk of records, written out. With one record at a time it is the reference."""
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *(0 for _ in batch)))
     total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
     for rows, groups in _blocks(len(batch[0]), unit, chunk):
-        grads: dict[str, torch.Tensor] | None = None
         if groups is None:
             filled = per_record.filled_up(tuple(part[rows] for part in batch), chunk)
             grads = {name: g[: len(rows)] for name, g in gradients(dict(params), *filled).items()}

@@ -81,10 +81,10 @@ def _block(layers: Sequence[tuple[str, nn.Module]]) -> Block | None:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a block keeps from the ordinary pass: what its convolution looked at, what the norm keeps of the way there
-    and back, and what came back to the convolution."""
+    """What a block keeps from the ordinary pass: the activation of its convolution, what the norm keeps of both
+    passes, and the cotangent of the convolution."""
 
-    went_in: Seen
+    activation: Seen
     normed: plane_norm.Normed
     returned: plane_norm.Returned
     at_conv: Seen
@@ -114,12 +114,12 @@ def ordinary(net: Plain, params: Params, x: torch.Tensor, y: torch.Tensor) -> Pa
     chances = torch.softmax(F.linear(features, weight, params[net.linear + ".bias"]), 1)
     at_end = (chances - F.one_hot(y, chances.shape[1])) / len(y)
     gradient = {net.linear + ".weight": at_end.T @ features, net.linear + ".bias": at_end.sum(0)}
-    back, whole = (at_end @ weight).reshape(value.shape), []
+    cotangent, whole = (at_end @ weight).reshape(value.shape), []
     for block, half in zip(reversed(net.blocks), reversed(forward)):
-        back, kept_back, found = _backward(block, params, back, half)
+        cotangent, kept_back, found = _backward(block, params, cotangent, half)
         whole.append(kept_back)
         gradient |= found
-    returned = first_block.backward(back, seen)
+    returned = first_block.backward(cotangent, seen)
     gradient |= {
         net.first.norm + ".weight": returned.by_gain.sum(0),
         net.first.norm + ".bias": returned.by_shift.sum(0),
@@ -143,10 +143,21 @@ def by_images(net: Plain, params: Params, done: Pass, v: Params) -> torch.Tensor
     out = F.linear(value, params[name]) + F.linear(done.features, v[name], v[net.linear + ".bias"])
     chances = done.chances
     at_end = chances * (out - (chances * out).sum(1, keepdim=True)) / len(chances)
-    back = (at_end @ params[name] + done.at_end @ v[name]).reshape(shape)
+    cotangent = (at_end @ params[name] + done.at_end @ v[name]).reshape(shape)
     for block, kept, moved in zip(reversed(net.blocks), reversed(done.kept), reversed(moving)):
-        back = _backward_tangent(block, params, v, back, kept, moved)
-    return first_block.backward_along(back, seen, returned, first_moved, along)
+        cotangent = _backward_tangent(block, params, v, cotangent, kept, moved)
+    return first_block.backward_along(cotangent, seen, returned, first_moved, along)
+
+
+def reference(
+    module: nn.Module, params: Params, x: torch.Tensor, y: torch.Tensor, v: Params
+) -> tuple[Found, torch.Tensor]:
+    """What `ordinary` finds and `by_images` gives, by autograd through autograd."""
+    leaves, images = {k: p.detach().requires_grad_() for k, p in params.items()}, x.detach().requires_grad_()
+    loss = F.cross_entropy(torch.func.functional_call(module, leaves, (images,)), y)
+    gradient = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), create_graph=True)))
+    along = torch.stack([(g * v[k]).sum() for k, g in gradient.items()]).sum()
+    return {k: g.detach() for k, g in gradient.items()}, torch.autograd.grad(along, images)[0]
 
 
 def _own(block: Block, params: Params) -> first_block.Weights:
@@ -166,34 +177,34 @@ def _forward(block: Block, params: Params, x: torch.Tensor) -> tuple[torch.Tenso
     return out, (seen, normed)
 
 
-def _backward(block: Block, params: Params, back: torch.Tensor, half: Half) -> tuple[torch.Tensor, Kept, Found]:
+def _backward(block: Block, params: Params, cotangent: torch.Tensor, half: Half) -> tuple[torch.Tensor, Kept, Found]:
     seen, normed = half
     weight = params[block.conv + ".weight"]
-    at_conv, returned = plane_norm.backward(back, normed)
-    seen_back = _seen(at_conv, weight, block.padding)
+    at_conv, returned = plane_norm.backward(cotangent, normed)
+    seen_cotangent = _seen(at_conv, weight, block.padding)
     found = {
         block.norm + ".weight": returned.by_gain.sum((0, 1)),
         block.norm + ".bias": returned.by_shift.sum((0, 1)),
         block.conv + ".weight": _weight_gradient(seen, at_conv, weight, block.padding),
         block.conv + ".bias": torch.zeros_like(params[block.conv + ".bias"]),
     }
-    return _transposed([(seen_back, weight)], block.padding), Kept(seen, normed, returned, seen_back), found
+    return _transposed([(seen_cotangent, weight)], block.padding), Kept(seen, normed, returned, seen_cotangent), found
 
 
 def _forward_tangent(
     block: Block, params: Params, v: Params, moving: torch.Tensor, kept: Kept
 ) -> tuple[torch.Tensor, plane_norm.Moved]:
     weight = params[block.conv + ".weight"]
-    looks = [(kept.went_in, v[block.conv + ".weight"]), (_seen(moving, weight, block.padding), weight)]
+    looks = [(kept.activation, v[block.conv + ".weight"]), (_seen(moving, weight, block.padding), weight)]
     z = _convolved(looks, block.padding)
     return plane_norm.forward_along(z, kept.normed, v[block.norm + ".weight"], v[block.norm + ".bias"])
 
 
 def _backward_tangent(
-    block: Block, params: Params, v: Params, back: torch.Tensor, kept: Kept, moved: plane_norm.Moved
+    block: Block, params: Params, v: Params, cotangent: torch.Tensor, kept: Kept, moved: plane_norm.Moved
 ) -> torch.Tensor:
     weight = params[block.conv + ".weight"]
-    out = plane_norm.backward_along(back, kept.normed, kept.returned, moved, v[block.norm + ".weight"])
+    out = plane_norm.backward_along(cotangent, kept.normed, kept.returned, moved, v[block.norm + ".weight"])
     looks = [(_seen(out, weight, block.padding), weight), (kept.at_conv, v[block.conv + ".weight"])]
     return _transposed(looks, block.padding)
 
@@ -236,11 +247,11 @@ def transposed(value: torch.Tensor, weight: torch.Tensor, padding: int) -> torch
     return F.conv2d(value, weight.transpose(0, 1).flip(2, 3).contiguous(), padding=max(0, 2 - padding))
 
 
-def _weight_gradient(seen: Seen, back: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
+def _weight_gradient(seen: Seen, cotangent: torch.Tensor, weight: torch.Tensor, padding: int) -> torch.Tensor:
     if isinstance(seen, fast_conv.Tiles):
-        return fast_conv.kernel_gradient(seen, fast_conv.spread(back))
+        return fast_conv.kernel_gradient(seen, fast_conv.spread(cotangent))
     _, found, _ = torch.ops.aten.convolution_backward(
-        back, seen, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
+        cotangent, seen, weight, None, [1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [False, True, False]
     )
     made: torch.Tensor = found
     return made

@@ -77,32 +77,32 @@ def join(products: torch.Tensor, size: tuple[int, int, int]) -> torch.Tensor:
     return made
 
 
-def spread(back: torch.Tensor) -> torch.Tensor:
-    """What came back to the results of a convolution, as 36 matrices (tiles of all records, channels)."""
-    n, c, h, w = back.shape
-    parts = back.permute(0, 2, 3, 1).reshape(n, h // TILE, TILE, w // TILE, TILE, c).permute(2, 4, 0, 1, 3, 5)
-    made = _both("output", back).T @ parts.reshape(TILE * TILE, -1)
+def spread(cotangent: torch.Tensor) -> torch.Tensor:
+    """The cotangent of a convolution, as 36 matrices (tiles of all records, channels)."""
+    n, c, h, w = cotangent.shape
+    parts = cotangent.permute(0, 2, 3, 1).reshape(n, h // TILE, TILE, w // TILE, TILE, c).permute(2, 4, 0, 1, 3, 5)
+    made = _both("output", cotangent).T @ parts.reshape(TILE * TILE, -1)
     return made.view(len(made), -1, c)
 
 
-def kernel_gradient(seen: Tiles, spread_back: torch.Tensor) -> torch.Tensor:
+def kernel_gradient(seen: Tiles, spread_cotangent: torch.Tensor) -> torch.Tensor:
     """The gradient by the kernel (out, in, 3, 3), summed over the records."""
-    products = seen.values.mT @ spread_back
+    products = seen.values.mT @ spread_cotangent
     made = _both("kernel", products).T @ products.view(len(products), -1)
     return made.view(3, 3, *products.shape[1:]).permute(3, 2, 0, 1)
 
 
-def kernel_gradients(seen: Tiles, spread_back: torch.Tensor) -> torch.Tensor:
+def kernel_gradients(seen: Tiles, spread_cotangent: torch.Tensor) -> torch.Tensor:
     """The gradient by the kernel of each record, as (records, 3, 3, in, out)."""
     count = seen.size[0]
-    inputs, backs = (t.view(len(t), count, -1, t.shape[-1]) for t in (seen.values, spread_back))
-    found = inputs.new_empty(count, 9, inputs.shape[-1] * backs.shape[-1])
+    inputs, cotangents = (t.view(len(t), count, -1, t.shape[-1]) for t in (seen.values, spread_cotangent))
+    found = inputs.new_empty(count, 9, inputs.shape[-1] * cotangents.shape[-1])
     down = _both("kernel", inputs).T
-    products = inputs.new_empty(len(inputs), inputs.shape[-1], backs.shape[-1])
+    products = inputs.new_empty(len(inputs), inputs.shape[-1], cotangents.shape[-1])
     for record in range(count):  # one at a time: its products stay in the cache
-        torch.bmm(inputs[:, record].mT, backs[:, record], out=products)
+        torch.bmm(inputs[:, record].mT, cotangents[:, record], out=products)
         torch.mm(down, products.view(len(products), -1), out=found[record])
-    return found.view(count, 3, 3, inputs.shape[-1], backs.shape[-1])
+    return found.view(count, 3, 3, inputs.shape[-1], cotangents.shape[-1])
 
 
 def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
@@ -112,17 +112,22 @@ def by_patches(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int]) 
     return values.view(n, h + 2 * padding[0] - 2, w + 2 * padding[1] - 2, -1).permute(0, 3, 1, 2)
 
 
-def patch_gradients(x: torch.Tensor, back: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
+def patch_gradients(x: torch.Tensor, cotangent: torch.Tensor, padding: tuple[int, int]) -> torch.Tensor:
     """The gradient by the kernel of each record, as (records, out, 3, 3, in)."""
     count, channels = x.shape[:2]
     high, wide = padding
     framed = F.pad(x.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high)).contiguous()
-    backs = back.permute(0, 2, 3, 1).flatten(1, 2)
-    found = x.new_empty(count, backs.shape[2], 9 * channels)
+    cotangents = cotangent.permute(0, 2, 3, 1).flatten(1, 2)
+    found = x.new_empty(count, cotangents.shape[2], 9 * channels)
     for record in range(count):  # one at a time: its patches stay in the cache
         patches = framed[record].unfold(0, 3, 1).unfold(1, 3, 1).permute(0, 1, 3, 4, 2)
-        torch.mm(backs[record].T, patches.reshape(-1, 9 * channels), out=found[record])
+        torch.mm(cotangents[record].T, patches.reshape(-1, 9 * channels), out=found[record])
     return found.view(count, -1, 3, 3, channels)
+
+
+def reference(x: torch.Tensor, weight: torch.Tensor, padding: tuple[int, int] = (1, 1)) -> torch.Tensor:
+    """The convolution that all of the above are, forward or backward, for all records or for each."""
+    return F.conv2d(x, weight, padding=padding)
 
 
 def _both(name: str, like: torch.Tensor) -> torch.Tensor:

@@ -43,10 +43,10 @@ class Seen:
     padding: int
     size: tuple[int, int]  # of the plane before the means
 
-    def let_through(self, back: torch.Tensor, part: slice) -> torch.Tensor:
-        """What comes back to the output of the norm, for some records, from `back` at the means."""
+    def let_through(self, cotangent: torch.Tensor, part: slice) -> torch.Tensor:
+        """The cotangent of the norm's output, for some records, from that of the means."""
         out = _four(self.out[part])
-        each = back[part, None].expand_as(out)
+        each = cotangent[part, None].expand_as(out)
         passed: torch.Tensor = torch.ops.aten.threshold_backward(each, out, 0)
         return passed.flatten(1, 2)
 
@@ -58,10 +58,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Returned:
-    """What a pass backward leaves: what came to the means, the products of the patches and what passed the ReLU, and
-    the gradients by kernel, gain and shift of each record."""
+    """What a pass backward leaves: the cotangent of the means, the products of the patches and what passed the
+    ReLU, and the gradients by kernel, gain and shift of each record."""
 
-    back: torch.Tensor
+    cotangent: torch.Tensor
     products: torch.Tensor
     by_kernel: torch.Tensor
     by_gain: torch.Tensor
@@ -112,17 +112,24 @@ def forward(x: torch.Tensor, own: Weights, *, padding: int, eps: float) -> tuple
     return seen.pictures(pooled), seen
 
 
-def backward(back: torch.Tensor, seen: Seen) -> Returned:
-    """The gradients of each record from `back` at the means."""
-    back = _quarters(back)
-    products = back.new_empty(len(back), seen.patches.shape[2], back.shape[2])
+def reference(
+    x: torch.Tensor, weight: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, *, padding: int, eps: float
+) -> torch.Tensor:
+    """The four layers one after the other, of a kernel (out, in, 3, 3); autograd makes the rest of it."""
+    return plane_norm.reference(F.conv2d(x, weight, padding=padding), gain, shift, eps)
+
+
+def backward(cotangent: torch.Tensor, seen: Seen) -> Returned:
+    """The gradients of each record from the cotangent of the means."""
+    cotangent = _quarters(cotangent)
+    products = cotangent.new_empty(len(cotangent), seen.patches.shape[2], cotangent.shape[2])
     for part in plane_norm.parts(seen.out):
-        torch.bmm(seen.patches[part].mT, seen.let_through(back, part), out=products[part])
+        torch.bmm(seen.patches[part].mT, seen.let_through(cotangent, part), out=products[part])
     by_patch, by_shift = products[:, :-1], products[:, -1]
     by_gain = (by_patch * seen.unit).sum(1, keepdim=True)
     scale = seen.weights.gain * seen.factor
     by_kernel = (by_patch - (seen.spread @ seen.unit) * by_gain) * scale
-    return Returned(back, products, by_kernel, by_gain[:, 0], by_shift)
+    return Returned(cotangent, products, by_kernel, by_gain[:, 0], by_shift)
 
 
 def forward_along(seen: Seen, along: Weights) -> tuple[torch.Tensor, Moved]:
@@ -137,19 +144,21 @@ def forward_along(seen: Seen, along: Weights) -> tuple[torch.Tensor, Moved]:
     return seen.pictures(pooled), Moved(unit, drift)
 
 
-def backward_along(back: torch.Tensor, seen: Seen, returned: Returned, moved: Moved, along: Weights) -> torch.Tensor:
-    """How what comes back to the pictures moves with the weights, and with `back` as the move at the means."""
-    back = _quarters(back)
+def backward_along(
+    cotangent: torch.Tensor, seen: Seen, returned: Returned, moved: Moved, along: Weights
+) -> torch.Tensor:
+    """How the pictures' cotangent moves with the weights, with `cotangent` as the move of that of the means."""
+    cotangent = _quarters(cotangent)
     own, factor = seen.weights, seen.factor
     scale = own.gain * factor
     second = own.kernel * scale  # goes with what passes the ReLU now, `first` with what passed it before
     first = along.kernel * scale + own.kernel * (factor * (along.gain + own.gain * moved.drift))
     products = torch.empty_like(returned.products)
-    by_patch = back.new_empty(len(back), len(own.kernel), seen.patches.shape[1])
+    by_patch = cotangent.new_empty(len(cotangent), len(own.kernel), seen.patches.shape[1])
     for part in plane_norm.parts(seen.out):
-        passed = seen.let_through(back, part)
+        passed = seen.let_through(cotangent, part)
         torch.bmm(seen.patches[part].mT, passed, out=products[part])
-        torch.bmm(first[part], seen.let_through(returned.back, part).mT, out=by_patch[part])
+        torch.bmm(first[part], seen.let_through(returned.cotangent, part).mT, out=by_patch[part])
         by_patch[part].baddbmm_(second[part], passed.mT)
     by_gain = returned.by_gain[:, None]
     gain_moves = (products[:, :-1] * seen.unit + returned.products[:, :-1] * moved.unit).sum(1, keepdim=True)
@@ -197,6 +206,6 @@ def _empty_pooled(values: torch.Tensor) -> torch.Tensor:
     return values.new_empty(len(values), values.shape[1] // 4, values.shape[2])
 
 
-def _quarters(back: torch.Tensor) -> torch.Tensor:
+def _quarters(cotangent: torch.Tensor) -> torch.Tensor:
     """A row a pixel of the means, for each of the four that they were made of."""
-    return back.permute(0, 2, 3, 1).flatten(1, 2) / 4
+    return cotangent.permute(0, 2, 3, 1).flatten(1, 2) / 4

@@ -15,7 +15,7 @@ import torch
 
 from prismfl.privacy.mechanisms import Params as Params
 
-# Numbers of a gradient, and records, that float32 adds up before double precision takes over.
+# Squares that float32 adds up before double precision takes over, and records that are held in double at a time.
 STRETCH, FEW_RECORDS = 256, 16
 
 
@@ -66,21 +66,23 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Outer:
-    """Gradients of a linear layer: the outer products of what came back and what went in."""
+    """Gradients of a linear layer: the outer products of cotangents and activations."""
 
     prefix: str
-    came_back: torch.Tensor
-    went_in: torch.Tensor
+    cotangent: torch.Tensor
+    activation: torch.Tensor
     bias: bool
 
     def squared_norms(self) -> torch.Tensor:
         # Not in float32, where 1e-25 has no square: its product with a 1e30 would count for nothing.
-        backs, inputs = (t.double().square().sum(1) for t in (self.came_back, self.went_in))
-        return backs * (inputs + 1.0 if self.bias else inputs)
+        cotangents, inputs = (t.double().square().sum(1) for t in (self.cotangent, self.activation))
+        return cotangents * (inputs + 1.0 if self.bias else inputs)
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        back, inputs = (self.came_back, self.went_in) if keep is None else (self.came_back[keep], self.went_in[keep])
-        weighted = back.double() * factors[:, None]
+        cotangent, inputs = (
+            (self.cotangent, self.activation) if keep is None else (self.cotangent[keep], self.activation[keep])
+        )
+        weighted = cotangent.double() * factors[:, None]
         found = {self.prefix + "weight": weighted.T @ inputs.double()}
         return found | ({self.prefix + "bias": weighted.sum(0)} if self.bias else {})
 
@@ -97,11 +99,13 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
 
 
 def weighted_sum(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Of the rows, in double but for a few records at a time."""
-    # A factor below what float32 holds exactly could be rounded up to twice itself.
-    usual = factors >= torch.finfo(rows.dtype).tiny
-    short = torch.where(usual, factors, torch.zeros_like(factors)).to(rows.dtype)
+    """Of the rows, in double: in float32 a sum depends on who is added before whom."""
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for some, own in zip(torch.split(short, FEW_RECORDS), torch.split(rows, FEW_RECORDS)):
-        total += some @ own
+    for some, own in zip(torch.split(factors, FEW_RECORDS), torch.split(rows, FEW_RECORDS)):
+        total += some @ own.double()
     return total
+
+
+def reference(factors: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `squared_norms` and `weighted_sum` give, all in double."""
+    return rows.double().square().sum(1), (factors[:, None] * rows.double()).sum(0)

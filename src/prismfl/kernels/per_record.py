@@ -1,6 +1,6 @@
 """Clipped gradient sums of plain feed-forward networks from one forward and one backward pass.
 
-A layer's gradient for one record follows from what went into the layer and what came back to its output. An ordinary
+A layer's gradient for one record follows from the layer's activation and the cotangent of its output. An ordinary
 pass leaves both for the whole batch, so most of the price of `vmap(grad(...))` falls away: a linear layer's gradient
 is an outer product whose norm is known without writing it out; the gradients of all convolutions (or norm layers) of
 a batch are those of one wide layer that holds the records side by side, in groups.
@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
-from prismfl.kernels import wide_layers
+from prismfl.kernels import row_by_row, wide_layers
 from prismfl.kernels.layer_gradients import LayerGradients, Outer, Params, Rows, Tap, tapped
 
 Criterion = Callable[..., torch.Tensor]
@@ -46,7 +46,7 @@ class ModelLoss(Protocol):
 
 def sequence_of(module: nn.Module, params: Params, x: torch.Tensor) -> Layers | None:
     """The layers in order if each is known not to mix records, is used once and has no hooks; otherwise None."""
-    layers = _flattened(module, "")
+    layers = layers_of(module)
     plain = (
         all(_known(layer) for _, layer in layers)
         and len({id(layer) for _, layer in layers}) == len(layers)
@@ -56,6 +56,34 @@ def sequence_of(module: nn.Module, params: Params, x: torch.Tensor) -> Layers | 
     # Torch would take the batch of pictures without a channel axis for channels.
     images = x.dim() == 4 or not any(type(layer) in IMAGE_LAYERS for _, layer in layers)
     return layers if plain and images and params else None
+
+
+def layers_of(module: nn.Module, prefix: str = "") -> Layers:
+    """The layers of sequences inside sequences, in order, with the prefix of their parameters."""
+    if type(module) is not nn.Sequential:
+        return [(prefix, module)]
+    children = ((name, child) for name, child in module._modules.items() if child is not None)
+    return [pair for name, child in children for pair in layers_of(child, f"{prefix}{name}.")]
+
+
+def is_wide(layers: Layers) -> bool:
+    """Whether some convolution is so wide that the layers of `wide_layers` are worth it."""
+    return any(type(layer) is nn.Conv2d and wide_layers.wide(layer) for _, layer in layers)
+
+
+def reference(
+    criterion: Callable[..., torch.Tensor], *, params: Params, batch: tuple[torch.Tensor, ...], factors: Factors
+) -> dict[str, torch.Tensor]:
+    """What `clipped_sum` gives, one record after the other by autograd. `criterion(params, *record)` is a loss."""
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
+    for record in zip(*batch):
+        leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
+        grads = torch.autograd.grad(criterion(leaves, *record), list(leaves.values()))
+        norm = torch.cat([g.flatten() for g in grads]).double().norm()
+        if bool(torch.isfinite(norm)):
+            for name, g in zip(leaves, grads):
+                total[name] += factors(norm[None]) * g.double()
+    return total
 
 
 def clipped_sum(
@@ -119,7 +147,7 @@ def _gradients(
 ) -> list[LayerGradients]:
     value, *others = batch
     taps: list[Tap] = []
-    wide = any(type(layer) is nn.Conv2d and wide_layers.wide(layer) for _, layer in layers)
+    wide = is_wide(layers)
     done: set[int] = set()  # layers that went together with one before
     with torch.enable_grad():
         for i, (prefix, layer) in enumerate(layers):
@@ -155,14 +183,14 @@ def _gradients(
 
 def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     bias = own.get("bias")
-    out, went_in = tapped(F.linear(value, own["weight"], bias)), value.detach()
+    out, activation = tapped(row_by_row.batched(value, own["weight"], bias)), value.detach()
 
-    def make(back: torch.Tensor) -> LayerGradients:
-        if back.dim() == 2:
-            return Outer(prefix, back, went_in, bias is not None)
-        back, inputs = back.flatten(1, -2), went_in.flatten(1, -2)
-        rows = {prefix + "weight": back.mT @ inputs}
-        return Rows(rows | ({prefix + "bias": back.sum(1)} if bias is not None else {}))
+    def make(cotangent: torch.Tensor) -> LayerGradients:
+        if cotangent.dim() == 2:
+            return Outer(prefix, cotangent, activation, bias is not None)
+        cotangent, inputs = cotangent.flatten(1, -2), activation.flatten(1, -2)
+        rows = {prefix + "weight": cotangent.mT @ inputs}
+        return Rows(rows | ({prefix + "bias": cotangent.sum(1)} if bias is not None else {}))
 
     return out, ([out], make)
 
@@ -170,20 +198,20 @@ def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor
 def _convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     weight, bias = own["weight"], own.get("bias")
     out = tapped(F.conv2d(value, weight, bias, layer.stride, layer.padding, layer.dilation))
-    went_in = value.detach()
+    activation = value.detach()
 
-    def make(back: torch.Tensor) -> LayerGradients:
+    def make(cotangent: torch.Tensor) -> LayerGradients:
         rows: torch.Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
-            _side_by_side(went_in),
-            (len(back) * len(weight), *weight.shape[1:]),
-            _side_by_side(back),
+            _side_by_side(activation),
+            (len(cotangent) * len(weight), *weight.shape[1:]),
+            _side_by_side(cotangent),
             layer.stride,
             layer.padding,
             layer.dilation,
-            groups=len(back),
+            groups=len(cotangent),
         )
         found = {prefix + "weight": rows.reshape(-1, *weight.shape)}
-        return Rows(found | ({prefix + "bias": back.sum((2, 3))} if bias is not None else {}))
+        return Rows(found | ({prefix + "bias": cotangent.sum((2, 3))} if bias is not None else {}))
 
     return out, ([out], make)
 
@@ -206,17 +234,6 @@ def _side_by_side(value: torch.Tensor) -> torch.Tensor:
 
 def _names(layer: nn.Module) -> list[str]:
     return [name for name, _ in layer.named_parameters()]
-
-
-def _flattened(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
-    if type(module) is not nn.Sequential:
-        return [(prefix, module)]
-    return [
-        pair
-        for name, child in module._modules.items()
-        if child is not None
-        for pair in _flattened(child, f"{prefix}{name}.")
-    ]
 
 
 def _known(layer: nn.Module) -> bool:

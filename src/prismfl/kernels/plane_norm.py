@@ -1,7 +1,7 @@
 """Norm with one group a channel, ReLU and 2x2 mean pooling in one go, forward and backward, and along a direction.
 
 These cost no arithmetic to speak of, only memory: a few records at a time go through all steps while they are in the
-cache, and what can be made again (the output of the norm, what came back to it) is not stored. Pictures have their
+cache, and what can be made again (the output of the norm, its cotangent) is not stored. Pictures have their
 channels last; inside, a plane is one axis: (records, pixels, channels).
 """
 
@@ -29,18 +29,18 @@ class Normed:
         """What the norm gave for some records."""
         return torch.addcmul(self.shift, flat(self.normal)[part], self.gain)
 
-    def came_back(self, back: torch.Tensor, part: slice) -> torch.Tensor:
-        """What comes back to the output of the norm from `back` at the pooled one."""
-        out, pixels = self.output(part), _unpooled(back[part], self.normal.shape[2:])
+    def at_output(self, cotangent: torch.Tensor, part: slice) -> torch.Tensor:
+        """The cotangent of the norm's output from that of the pooled one."""
+        out, pixels = self.output(part), _unpooled(cotangent[part], self.normal.shape[2:])
         passed: torch.Tensor = torch.ops.aten.threshold_backward(pixels, out.view(pixels.shape), 0)
         return passed.view(out.shape)
 
 
 @dataclass(frozen=True)
 class Returned:
-    """What a pass backward leaves: what came to the pooled output, and its sums by shift and by gain of each record."""
+    """What a pass backward leaves: the cotangent of the pooled output, and of each record's shift and gain."""
 
-    back: torch.Tensor
+    cotangent: torch.Tensor
     by_shift: torch.Tensor
     by_gain: torch.Tensor
 
@@ -67,13 +67,18 @@ def forward(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, eps: float
     return pooled, kept
 
 
-def backward(back: torch.Tensor, kept: Normed) -> tuple[torch.Tensor, Returned]:
-    """What comes back to `z`, and by gain and shift, from `back` at the pooled output."""
+def reference(z: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:
+    """The three layers one after the other; autograd makes the rest of it."""
+    return F.avg_pool2d(torch.relu(F.group_norm(z, z.shape[1], gain, shift, eps)), 2)
+
+
+def backward(cotangent: torch.Tensor, kept: Normed) -> tuple[torch.Tensor, Returned]:
+    """The cotangents of `z`, gain and shift from that of the pooled output."""
     before = torch.empty_like(kept.normal)
-    done = Returned(back, torch.empty_like(kept.factor), torch.empty_like(kept.factor))
+    done = Returned(cotangent, torch.empty_like(kept.factor), torch.empty_like(kept.factor))
     count = before.shape[2] * before.shape[3]
     for part in parts(before):
-        at_norm, normal = kept.came_back(back, part), flat(kept.normal)[part]
+        at_norm, normal = kept.at_output(cotangent, part), flat(kept.normal)[part]
         torch.sum(at_norm, 1, keepdim=True, out=done.by_shift[part])
         torch.sum(at_norm * normal, 1, keepdim=True, out=done.by_gain[part])
         scale = kept.gain * kept.factor[part]
@@ -99,16 +104,18 @@ def forward_along(
     return pooled, Moved(moving, drift)
 
 
-def backward_along(back: torch.Tensor, kept: Normed, done: Returned, moved: Moved, gain: torch.Tensor) -> torch.Tensor:
-    """How what comes back to `z` moves, with `back` as the move of what came to the pooled output."""
+def backward_along(
+    cotangent: torch.Tensor, kept: Normed, done: Returned, moved: Moved, gain: torch.Tensor
+) -> torch.Tensor:
+    """How the cotangent of `z` moves, with `cotangent` as the move of that of the pooled output."""
     before = torch.empty_like(kept.normal)
     count = before.shape[2] * before.shape[3]
     for part in parts(before):
         normal, turn = flat(kept.normal)[part], flat(moved.normal)[part]
-        at_norm, first = kept.came_back(back, part), kept.came_back(done.back, part)
+        at_norm, first = kept.at_output(cotangent, part), kept.at_output(done.cotangent, part)
         along = (at_norm * normal).addcmul_(first, turn).mean(1, keepdim=True)
         scale = kept.gain * kept.factor[part]
-        weight = kept.factor[part] * (gain - scale * moved.drift[part])  # of what came back at first
+        weight = kept.factor[part] * (gain - scale * moved.drift[part])  # of the first pass's cotangent
         by_shift, by_gain = (sums[part] / count for sums in (done.by_shift, done.by_gain))
         even = at_norm.mean(1, keepdim=True) * scale + by_shift * weight
         move = torch.addcmul(-even, at_norm, scale, out=flat(before)[part]).addcmul_(first, weight)
@@ -139,12 +146,12 @@ def _pooled(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return F.avg_pool2d(values.view(-1, h, w, c).permute(0, 3, 1, 2), 2)
 
 
-def _unpooled(back: torch.Tensor, size: torch.Size) -> torch.Tensor:
-    """Each number of `back` for the four pixels it was a mean of, channels last.
+def _unpooled(cotangent: torch.Tensor, size: torch.Size) -> torch.Tensor:
+    """Each number of a cotangent for the four pixels it was a mean of, channels last.
 
     An odd last row or column saw nothing; without one this is a view, with the four pixels as axes of their own.
     """
-    quarter = back.permute(0, 2, 3, 1) / 4
+    quarter = cotangent.permute(0, 2, 3, 1) / 4
     n, rows, columns, c = quarter.shape
     wide = quarter[:, :, None, :, None].expand(n, rows, 2, columns, 2, c)
     missing = size[0] - 2 * rows, size[1] - 2 * columns

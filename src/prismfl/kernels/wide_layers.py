@@ -1,7 +1,7 @@
 """The layers of wide convolutional networks, where the gradients of each record are worth some care.
 
 Convolutions go by tiles or patches (`fast_conv`), and norm, ReLU and pooling together (`plane_norm`); pictures have
-their channels last. As in `per_record`, no layer looks at a record's neighbours, and what comes back to a layer's
+their channels last. As in `per_record`, no layer looks at a record's neighbours, and the cotangent of a layer's
 output is tapped.
 """
 
@@ -31,11 +31,11 @@ def wide(layer: nn.Conv2d) -> bool:
 
 def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tensor) -> tuple[torch.Tensor, Tap]:
     """A convolution in a wide network: channels last, by tiles if the picture can be cut, otherwise by patches."""
-    weight, bias, went_in = own["weight"], own.get("bias"), value.detach()
+    weight, bias, activation = own["weight"], own.get("bias"), value.detach()
     padding = int(layer.padding[0]), int(layer.padding[1])
     tiled = padding == (1, 1) and fast_conv.fits(weight, 1, *value.shape[2:])
     if tiled:
-        seen = fast_conv.cut(went_in)
+        seen = fast_conv.cut(activation)
         out = TiledConvolution.apply(value, weight, seen)  # type: ignore[no-untyped-call]
     elif value.requires_grad:
         out = F.conv2d(value, weight, padding=padding)
@@ -43,17 +43,17 @@ def convolution(layer: nn.Conv2d, prefix: str, *, own: Params, value: torch.Tens
         out = fast_conv.by_patches(value, weight, padding)
     out = tapped(out if bias is None else out + bias[:, None, None])
 
-    def make(back: torch.Tensor) -> LayerGradients:
-        by_bias = None if bias is None else back.sum((2, 3))
-        if tiled and went_in[0, 0].numel() > FEW_PIXELS:
-            return Kernels(prefix, fast_conv.kernel_gradients(seen, fast_conv.spread(back)), (3, 2, 0, 1), by_bias)
-        return Kernels(prefix, fast_conv.patch_gradients(went_in, back, padding), (0, 3, 1, 2), by_bias)
+    def make(cotangent: torch.Tensor) -> LayerGradients:
+        by_bias = None if bias is None else cotangent.sum((2, 3))
+        if tiled and activation[0, 0].numel() > FEW_PIXELS:
+            return Kernels(prefix, fast_conv.kernel_gradients(seen, fast_conv.spread(cotangent)), (3, 2, 0, 1), by_bias)
+        return Kernels(prefix, fast_conv.patch_gradients(activation, cotangent, padding), (0, 3, 1, 2), by_bias)
 
     return out, ([out], make)
 
 
 class TiledConvolution(torch.autograd.Function):
-    """A convolution by tiles; what comes back to its input goes by tiles as well."""
+    """A convolution by tiles; its input's cotangent goes by tiles as well."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, weight: torch.Tensor, seen: fast_conv.Tiles) -> torch.Tensor:
@@ -61,9 +61,9 @@ class TiledConvolution(torch.autograd.Function):
         return fast_conv.join(torch.bmm(seen.values, fast_conv.kernel(weight)), seen.size)
 
     @staticmethod
-    def backward(ctx: Any, *backs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (weight,) = ctx.saved_tensors
-        seen = fast_conv.cut(backs[0])
+        seen = fast_conv.cut(cotangents[0])
         return fast_conv.join(torch.bmm(seen.values, fast_conv.turned(weight)), seen.size), None, None
 
 
@@ -87,7 +87,7 @@ def block(norm: nn.GroupNorm, prefix: str, *, own: Params, value: torch.Tensor) 
 
 
 def starts(layers: Sequence[nn.Module], value: torch.Tensor) -> bool:
-    """Whether these layers are a block that can be done at once, since nothing has to come back to the pictures."""
+    """Whether these layers are a block that can be done at once, since nobody asks for a cotangent of the pictures."""
     conv = layers[0]
     if not (isinstance(conv, nn.Conv2d) and is_block(layers) and simple(conv) and conv.padding[0] == conv.padding[1]):
         return False
@@ -103,8 +103,8 @@ def start(layers: Sequence[tuple[str, nn.Module]], *, params: Params, value: tor
     own = first_block.weights(*(params[name].detach() for name in names))
     pooled, seen = first_block.forward(value, own, padding=int(conv.padding[0]), eps=norm.eps)
 
-    def make(back: torch.Tensor) -> LayerGradients:
-        found = first_block.backward(back, seen)
+    def make(cotangent: torch.Tensor) -> LayerGradients:
+        found = first_block.backward(cotangent, seen)
         return Rows(dict(zip(names, (first_block.as_kernel(found.by_kernel), found.by_gain, found.by_shift))))
 
     return tapped(pooled), ([pooled], make)
@@ -119,6 +119,14 @@ class PlaneBlock(torch.autograd.Function):
         return pooled
 
     @staticmethod
-    def backward(ctx: Any, *backs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
-        before, done = plane_norm.backward(backs[0], ctx.kept)
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        before, done = plane_norm.backward(cotangents[0], ctx.kept)
         return before, done.by_gain, done.by_shift, None
+
+
+def reference(layers: Sequence[tuple[str, nn.Module]], *, params: Params, value: torch.Tensor) -> torch.Tensor:
+    """What all of the above give: the layers as torch has them, one after the other."""
+    for prefix, layer in layers:
+        own = {name: params[prefix + name] for name, _ in layer.named_parameters()}
+        value = torch.func.functional_call(layer, own, (value,))
+    return value

@@ -90,8 +90,6 @@ def rdp_room(order: float, epsilon: float, delta: float) -> float:
 @lru_cache(maxsize=4096)
 def mechanism_rdp(mechanism: Mechanism, relation: Relation) -> tuple[float, ...]:
     """Renyi DP of one use of a mechanism at each of `ORDERS`."""
-    if mechanism.noise == 0:
-        return (math.inf,) * len(ORDERS)
     mechanism = _within_range(mechanism)
     noise = mechanism.noise / 2 if relation == "replace-one" else mechanism.noise
     if noise < _LEAST_NOISE:

@@ -70,7 +70,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     if not len(records):
         raise UserError(f"{site.name} has no records; nothing was sent.")
     classifier, _ = network(task, key=key)
-    matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
+    matcher, y = Matcher(classifier, reference=site.records.reference), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
     velocity, order = torch.zeros_like(x), key.child("order").torch()
     by_class = [torch.nonzero(records.y == c).flatten() for c in classes_of(cfg, task, site.name)]

@@ -130,7 +130,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     """Images fitted to the exact gradients of random batches, and the radius inside which they are good."""
     task, records = site.task, site.records.exact()
     classifier, _ = network(task, key=key)
-    matcher, start = Matcher(classifier, cfg.distance), state.items["model"].to(task.device)
+    matcher, start = Matcher(classifier, cfg.distance, site.records.reference), state.items["model"].to(task.device)
     own = labels_at(cfg, task, site.name, records)
     x, y = first_images(cfg, site, records, own, key)
     order = key.child("order").torch()

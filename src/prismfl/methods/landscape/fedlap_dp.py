@@ -74,7 +74,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
         state,
         site,
         key,
-        Matcher(classifier, Criterion(mse=cfg.mse)),
+        Matcher(classifier, Criterion(mse=cfg.mse), site.records.reference),
         x=image_exchange.first_images(site, key, count=len(y), carried=cfg.start == "carried"),
         y=y,
         target=lambda params, view: noisy_target(cfg, classifier, site, params, view),

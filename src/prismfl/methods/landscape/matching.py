@@ -61,18 +61,18 @@ def detectable(module: nn.Module) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Matcher:
-    """A network together with what its gradients are compared by."""
+    """A network together with what its gradients are compared by; with `reference`, by autograd alone."""
 
     classifier: Classifier
     criterion: Criterion = Criterion()
-    by_hand: bool = True
+    reference: bool = False
     names: Sequence[str] = field(init=False)
     plain: double_backward.Plain | None = field(init=False)
 
     def __post_init__(self) -> None:
         module = self.classifier.module
         object.__setattr__(self, "names", detectable(module))
-        object.__setattr__(self, "plain", double_backward.plain_convnet(module) if self.by_hand else None)
+        object.__setattr__(self, "plain", None if self.reference else double_backward.plain_convnet(module))
 
     def image_gradient(
         self,

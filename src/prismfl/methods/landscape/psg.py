@@ -49,7 +49,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     """Images fitted to noisy gradients along the training of fresh networks."""
     task = site.task
     classifier, _ = network(task, key=key)
-    matcher, y = Matcher(classifier), labels_of(cfg, task, site.name).to(task.device)
+    matcher, y = Matcher(classifier, reference=site.records.reference), labels_of(cfg, task, site.name).to(task.device)
     x = first_images(site, key, count=len(y), carried=False)
     for params in dsc.fresh_networks(cfg, task, key):
         x, _ = approximate(
