@@ -182,7 +182,12 @@ UNBOUNDED: dict[str, Callable[[], bytes]] = {
 def test_what_is_out_of_bounds_is_refused_before_any_tensor_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = UNBOUNDED[name]()
     made: list[int] = []
-    monkeypatch.setattr(payloads, "_load", lambda raw: made.append(len(raw)))
+
+    def load(raw: bytes) -> dict[str, torch.Tensor]:
+        made.append(len(raw))
+        return {}
+
+    monkeypatch.setattr(payloads, "_load", load)
     with pytest.raises(WireError):
         decode(raw)
     assert made == []

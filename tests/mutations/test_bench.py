@@ -24,6 +24,8 @@ from tests.mutations import (
 )
 from tests.mutations.planting import Bug, forget
 
+pytestmark = pytest.mark.bench
+
 PARTS = (
     bugs, bugs_adversary, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_parsers,
     bugs_report, bugs_robust, bugs_sitedata, bugs_sums,
