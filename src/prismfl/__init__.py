@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prismfl.errors import BudgetError, PrismError, UserError
+from prismfl.version import __version__
 
 if TYPE_CHECKING:
     from prismfl.core.method import Method as Method
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from prismfl.runs.result import Result as Result
     from prismfl.synth.synthesizer import Synthesizer as Synthesizer
 
-__version__ = "0.3.0"
 __all__ = [
     "METHODS",
     "BudgetError",

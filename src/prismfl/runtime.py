@@ -8,7 +8,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from prismfl import __version__
+from prismfl.version import __version__
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 

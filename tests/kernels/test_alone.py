@@ -8,10 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from prismfl.core.door import PrivateRecords
+from prismfl.core.records import Records
 from prismfl.kernels import clipped_gradients, per_record
+from prismfl.methods.landscape.feddm_dp import bounded
 from prismfl.nets.classifier import build
 from prismfl.rng import Key
-from tests.kernels.cancelling import WEIGHTS, made
+from tests.kernels.cancelling import INPUTS, WEIGHTS, made
 from tests.kernels.networks import NETWORKS, SLOW, Batch, Network, Params, of
 from tests.kernels.test_equal import Centred
 
@@ -146,3 +149,25 @@ def test_pictures_without_a_channel_axis_are_refused() -> None:
 def test_parameters_that_are_not_the_network_s_are_refused() -> None:
     module = nn.Linear(6, 3)
     assert per_record.sequence_of(module, {"weight": module.weight.detach()}, torch.zeros(5, 6)) is None
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("width", [5, 6, 64])
+def test_rows_of_a_sum_hang_on_no_others_place(weights: str, inputs: str, width: int) -> None:
+    """A method's own rows (FedDM's features) through a network of a server's choice: the others' sum stays as it is."""
+    classifier, start = build(f"mlp:{width}", (1, 5, 5), 3, key=Key.seed(0))
+    params = {name: WEIGHTS[weights](p) for name, p in start.items()}
+    x = INPUTS[inputs](torch.rand(23, 1, 5, 5, generator=torch.Generator().manual_seed(1)))
+    y = torch.tensor([0] + [1, 2] * 11)
+
+    @torch.no_grad()
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen = bounded(classifier, params, x)
+        return (torch.nn.functional.one_hot(y, 3).to(seen)[:, :, None] * seen[:, None]).flatten(1)
+
+    def others(first: int) -> torch.Tensor:
+        door = PrivateRecords(Records(x[first:], y[first:]), declared=23, classes=3, noise=Key.seed(0).noise())
+        return door.noisy_sum(rows, bound=1.0, sigma=0.0).reshape(3, -1)[1:]
+
+    assert torch.equal(others(0), others(1))

@@ -94,6 +94,14 @@ BUGS = [
         plain(holds.test_a_unit_whose_sum_leaves_float32_still_counts_for_the_clip),
     ),
     Bug(
+        "rows of a sum as one product of the batch",
+        PrivateRecords,
+        "_rows_in_chunks",
+        "with RowByRow():",
+        "if True:",
+        plain(alone.test_rows_of_a_sum_hang_on_no_others_place, "zero_sum", "even", 5),
+    ),
+    Bug(
         "reference not demanded",
         PrivateRecords,
         "noisy_gradient",

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from prismfl import __version__
 from prismfl.cli import (
     attack,
     audit,
@@ -33,6 +32,7 @@ from prismfl.cli import (
     terminal,
 )
 from prismfl.errors import PrismError
+from prismfl.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -17,6 +17,7 @@ from prismfl.errors import BoundaryError, UserError
 from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.kernels.loss import Loss, refuse_cross_record_layers, refuse_other_shapes
 from prismfl.kernels.per_record import equal_blocks, filled_up
+from prismfl.kernels.row_by_row import RowByRow
 from prismfl.privacy import mechanisms, shares
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.shares import Rules
@@ -280,4 +281,7 @@ class PrivateRecords:
         yield torch.zeros_like(rows(x, torch.zeros(1, dtype=torch.int64, device=self.device)).cpu())
         for part in zip(torch.split(sample.x, size), torch.split(sample.y, size)) if len(sample) else ():
             x, y = (t.to(self.device) for t in filled_up(part, size))
-            yield rows(x, y)[: len(part[0])].cpu()
+            # Through a network of a server's choice, too, a record's own row may not hang on its place among others.
+            with RowByRow():
+                row = rows(x, y)[: len(part[0])].cpu()
+            yield row

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from prismfl import __version__
 from prismfl.adversary.scores.membership import LOW_RATES, bound, limits
 from prismfl.errors import PrismError, UserError
 from prismfl.files import inside as run_files
@@ -24,6 +23,7 @@ from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
 from prismfl.runs.directory import Message, RunDirectory
 from prismfl.runs.result import noise_of
 from prismfl.sources import SIMULATION
+from prismfl.version import __version__
 
 SCHEMA_VERSION = 1
 Facts = dict[str, Any]

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from prismfl import __version__
 from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
@@ -23,6 +22,7 @@ from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.names import NAME, RefusedError, check_name
 from prismfl.runs.planning import find_method, resolve, task_of
+from prismfl.version import __version__
 
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
 TRAVELS = (

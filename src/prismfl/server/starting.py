@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from prismfl import __version__
 from prismfl.errors import PrismError, UserError
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import read_json
@@ -17,6 +16,7 @@ from prismfl.runs.directory import RunDirectory
 from prismfl.server.config import ServerConfig, enrolled
 from prismfl.transport.flower.children import ProcessError, end, environment, guarded, is_running, spawn, split_address
 from prismfl.transport.flower.guard import COMPONENTS
+from prismfl.version import __version__
 
 Say = Callable[[str], None]
 CONNECTION = "prismfl"

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prismfl import __version__
 from prismfl.core.job import Job
 from prismfl.core.once import Holder, Made, release_once
 from prismfl.core.release import Release
@@ -27,6 +26,7 @@ from prismfl.runs.config import validate
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 from prismfl.synth.arrays import read_arrays
 from prismfl.synth.ways import WAYS, Way
+from prismfl.version import __version__
 
 
 class Synthesizer:
