@@ -74,6 +74,13 @@ def test_who_looks_on_changes_neither_answer_nor_cost() -> None:
     assert len(notes.answers) == 2 + 1 + 3  # sum and histogram, a gradient, a gradient of each class
 
 
+def test_who_looks_on_need_not_note_anything() -> None:
+    plain = ask_door(questions, some(), Key.seed(3).noise(), declared=30, classes=3)
+    idle = ask_door(questions, some(), Key.seed(3).noise(), declared=30, classes=3, watch=Watch())
+    assert all(torch.equal(a, b) for a, b in zip(plain.answer, idle.answer, strict=True))
+    assert plain.cost == idle.cost
+
+
 def test_doors_of_classes_are_watched_and_paid_for_in_parallel() -> None:
     notes = Notes()
 
