@@ -46,6 +46,7 @@ class Attack(Generic[View, Guess, Truth]):
         return self.tried(case)
 
     def tried(self, case: Case[View, Truth]) -> Scored:
+        """The attack on a case and on its control, scored against the truth."""
         guess = self.run(case.view)
         control = None if case.control is None else self.run(case.control)
         scored = self.score(guess, control, case.truth)

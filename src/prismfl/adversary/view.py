@@ -159,6 +159,7 @@ def local_rate(job: Job, round: int) -> float:
 
 
 def expected_batch(job: Job) -> int:
+    """The records in a batch by public settings: at least 1, at most all that the task declares."""
     return max(1, min(int(getattr(job.settings, "batch", job.task.records)), job.task.records))
 
 

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 
 def say(line: str) -> None:
+    """Write a line to stderr."""
     sys.stderr.write(line + "\n")
 
 
 def warn(line: str) -> None:
+    """Write a warning to stderr."""
     say(f"warning: {line}")
 
 
 def out(text: str) -> None:
+    """Write a result to stdout."""
     sys.stdout.write(text + "\n")
 
 

@@ -61,6 +61,7 @@ class Fidelity:
     coverage: float
 
     def as_dict(self) -> dict[str, float]:
+        """The fields by name."""
         return asdict(self)
 
 

@@ -36,6 +36,7 @@ class Leakage:
     recovered: int
 
     def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
         return asdict(self)
 
 

@@ -32,6 +32,7 @@ class Scores:
 
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
+        """The mean of each score."""
         table = np.array([(s.accuracy, s.f1, s.auc) for s in scores])
         return cls(*(float(v) for v in table.mean(0)))
 

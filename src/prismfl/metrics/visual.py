@@ -27,6 +27,7 @@ class Visual:
     nearest: torch.Tensor
 
     def as_dict(self) -> dict[str, float | int]:
+        """The numbers by name, without the nearest private images."""
         return {k: v for k, v in self.__dict__.items() if k != "nearest"}
 
 

@@ -175,13 +175,20 @@ class Shaped(Protocol):
     """The public facts of a task that its network depends on."""
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """The name of the network, as `build` takes it."""
+
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one record."""
+
     @property
-    def classes(self) -> tuple[str, ...]: ...
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """The name of the device that the network is put on."""
 
 
 def network(task: Shaped, *, key: Key, device: str | None = None) -> tuple[Classifier, Params]:

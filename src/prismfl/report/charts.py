@@ -32,6 +32,7 @@ class Axis:
     log: bool = False
 
     def ticks(self) -> list[float]:
+        """The values that get a tick: round ones, or powers of ten if `log`."""
         if self.log:
             return [
                 10.0**k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high)) + 1)
@@ -39,6 +40,7 @@ class Axis:
         return nice_ticks(self.low, self.high)
 
     def place(self, start: float, end: float) -> Scale:
+        """The function that maps the axis's values to positions from `start` to `end`."""
         low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
 
         def scale(value: float) -> float:
@@ -140,6 +142,7 @@ def dots(
 
 
 def figure(ident: str, title: str, drawing: str, *, legend: str = "", table: str = "") -> str:
+    """A drawing with its caption, its legend, and its numbers in a table to unfold."""
     numbers = (
         f'<details class="numbers"><summary>Numbers</summary><div class="scroll" tabindex="0">{table}</div></details>'
     )

@@ -63,6 +63,7 @@ def _row(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The rows of a comparison as a table for the terminal, with notes on simulations and withheld values."""
     settings = {f"{r['data']}, {r['split']}, delta {r['delta']:g}, {r['relation']}" for r in rows}
     title = "; ".join(sorted(settings))
     if any(r["edition"] == ON_SITE for r in rows):

@@ -41,6 +41,7 @@ Edition = OnSiteFacts | SharedFacts
 
 
 def names(*fields: str) -> dict[str, Shape]:
+    """Fields that are copied as they are."""
     return dict.fromkeys(fields, COPY)
 
 

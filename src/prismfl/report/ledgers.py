@@ -62,6 +62,7 @@ def _status_row(file: Path, status: DatasetStatus) -> dict[str, Any]:
 
 
 def verify_rows(path: Path, *, run: str | None = None) -> list[dict[str, Any]]:
+    """Verify each ledger; a row for every one, or with `run` for those that know the run."""
     rows = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:
@@ -76,6 +77,7 @@ def _cost_words(charge: Charge) -> str:
 
 
 def history_rows(path: Path) -> list[dict[str, Any]]:
+    """A row for every entry of every ledger, charges with their cost in words."""
     rows = []
     for file in ledger_files(path):
         with Ledger.open(file, create=False) as ledger:

@@ -13,6 +13,7 @@ Rows = list[dict[str, Any]]
 
 
 def method_rows() -> Rows:
+    """A row for every method: its guarantee, what it does, its paper."""
     return [
         {"method": m.name, "guarantee": m.guarantee or "none", "what it does": m.summary, "paper": m.paper}
         for m in METHODS.values()
@@ -20,6 +21,7 @@ def method_rows() -> Rows:
 
 
 def data_rows(data_dir: str | None) -> Rows:
+    """A row for every known data set, and whether it is at hand."""
     return [
         {
             "data": spec.name,

@@ -51,6 +51,7 @@ def edition_of(runs: Sequence[Edition]) -> str:
 
 
 def twin_bytes(runs: Sequence[Edition]) -> bytes:
+    """The JSON twin of a page: its edition and the facts of its runs."""
     value = {"edition": edition_of(runs), "runs": list(runs)}
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
@@ -79,6 +80,7 @@ def render(runs: Sequence[Edition], *, digest: str) -> str:
 
 
 def template(name: str) -> str:
+    """The text of a file that lies beside this module."""
     return (files("prismfl.report") / name).read_text()
 
 

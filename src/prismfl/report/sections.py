@@ -20,6 +20,7 @@ LOWEST_RATE = 1e-3
 
 
 def guarantee(facts: Facts) -> str:
+    """The verdict, what is protected and what leaves a site, and beside it what is not protected."""
     g = facts["guarantee"]
     kind = {"unknown": "none", "nothing": "full"}.get(words.kind(g), words.kind(g))
     rows = "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in words.protected(g))
@@ -106,6 +107,7 @@ def _audit_check(facts: Facts) -> tuple[str, str, str]:
 
 
 def check_list(facts: Facts) -> str:
+    """The checks with their signs, and what is missing from the report."""
     signs = {"pass": "✓", "fail": "✗", "open": "?"}
     said = {"pass": "passed", "fail": "failed", "open": "open"}
     items = "".join(
@@ -124,6 +126,7 @@ def _missing(facts: Facts) -> str:
 
 
 def releases(facts: Facts) -> str:
+    """Every release on the ledgers with its cost and digest; a long list is folded, and cut at `LISTED_RELEASES`."""
     rows = facts["releases"]
     if not rows:
         return "<p>No release is on a ledger: nothing was charged, or the ledgers are not at hand.</p>"
@@ -159,6 +162,7 @@ def _wide(table: str, kind: str = "") -> str:
 
 
 def ledger(facts: Facts) -> str:
+    """The spending by rounds, the state of the ledgers, and that their chains were verified."""
     rows, chain = facts["ledger"]["status"], facts["ledger"]["chain"]
     if not rows:
         return _spent(facts) + "<p>The ledgers are not at hand.</p>"
@@ -226,6 +230,7 @@ def _withheld(what: str) -> str:
 
 
 def run_name(facts: Facts) -> str:
+    """The method and its epsilon, as a run is called in charts."""
     g = facts["guarantee"]
     if not g.get("known"):
         budget = "ε unknown"
@@ -238,6 +243,7 @@ def run_name(facts: Facts) -> str:
 
 
 def pictures(facts: Facts) -> str:
+    """The run's pictures; those that must stay on the site are stamped so."""
     if not facts["pictures"]:
         return "<p>No images left the sites in this run.</p>"
     parts = []
@@ -252,6 +258,7 @@ def pictures(facts: Facts) -> str:
 
 
 def partition(facts: Facts) -> str:
+    """The records of each class at each site, or why this edition does not show them."""
     split = facts["partition"]
     if not split:
         return (
@@ -262,6 +269,7 @@ def partition(facts: Facts) -> str:
 
 
 def attacks(facts: Facts) -> str:
+    """The attacks on this run: curves and a table for membership, a line for each other kind."""
     if "attacks" in facts["withheld"]:
         return _withheld("Attacks on this run's records")
     found = facts["attacks"]
@@ -358,6 +366,7 @@ def _outcome(attack: Facts) -> str:
 
 
 def audit(facts: Facts) -> str:
+    """The audits of this run: epsilon claimed, measured from below, and measured without noise."""
     if "audits" in facts["withheld"]:
         return _withheld("Audits of this run")
     found = facts["audits"]
@@ -401,6 +410,7 @@ def _epsilon(value: Any) -> str:
 
 
 def traffic(facts: Facts) -> str:
+    """The bytes that each site sent and received, and how they grew over the rounds."""
     t = facts["traffic"]
     if not t["rounds"]:
         return "<p>No message is on record.</p>"
@@ -428,6 +438,7 @@ def traffic(facts: Facts) -> str:
 
 
 def configuration(facts: Facts) -> str:
+    """The run's config, the settings of its method, and the versions it ran with, as tables."""
     config = {k: v for k, v in facts["config"].items() if k not in ("settings", "data_dir", "out", "ledger")}
     settings = facts["config"].get("settings", {})
     blocks = [
@@ -452,6 +463,7 @@ def _plain(value: Any) -> str:
 
 
 def signature(facts: Facts, digest: str) -> str:
+    """The form to sign, with the digests of the JSON twin and of the run's final state."""
     lines_ = "".join(
         f'<div class="line"><span>{label}</span></div>' for label in ("Name", "Role", "Place and date", "Signature")
     )

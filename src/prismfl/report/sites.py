@@ -17,6 +17,7 @@ Facts = dict[str, Any]
 
 
 def declared_facts(folder: Path, config: SiteConfig, data: SiteData) -> Facts:
+    """What the site has declared of its data, and what it allows: methods, releases, cap and limits."""
     spec = data.spec
     return {
         "site": config.name,
@@ -66,6 +67,7 @@ def fact_rows(facts: Facts) -> list[Facts]:
 
 
 def outbox_rows(folder: Path) -> list[Facts]:
+    """A row for each release that was put up for approval: the decision on it, and the files to look at."""
     return [
         {"id": held.id, "release": held.release, "decision": held.decision, "look at": ", ".join(held.files)}
         for held in Approvals(folder).all()

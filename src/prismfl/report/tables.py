@@ -36,6 +36,7 @@ def is_simulated(row: Mapping[str, Any]) -> bool:
 
 
 def size_words(count: float) -> str:
+    """A number of bytes with its unit, in steps of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -44,6 +45,7 @@ def size_words(count: float) -> str:
 
 
 def simple_table(title: str, rows: Sequence[Mapping[str, Any]], *, caption: str | None = None) -> Table:
+    """A table of rows, with the keys of the first one as columns."""
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in rows[0] if rows else ():
         table.add_column(str(name), overflow="fold")
@@ -63,6 +65,7 @@ def total_words(total: Mapping[str, Any]) -> str:
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
+    """A finished run: accuracy, epsilon and guarantee, traffic, time and place."""
     accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %"
     if result["accuracy"] is not None and result.get("own_data"):
         accuracy += f" (exact, on own records: {STAYS})"
@@ -83,6 +86,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
+    """What a run would cost and send, before any record is read."""
     rows = {
         "method": plan["method"],
         "epsilon, whole run": epsilon_words(plan),

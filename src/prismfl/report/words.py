@@ -36,6 +36,7 @@ def short(g: Facts) -> str:
 
 
 def headline(g: Facts) -> str:
+    """The guarantee of a run in one sentence."""
     found = kind(g)
     if found == "unknown":
         return "The cost of this run cannot be read, so nothing is promised."
@@ -60,10 +61,12 @@ def _epsilon(g: Facts) -> str:
 
 
 def unit_words(unit: str) -> str:
+    """The unit of privacy in plain words."""
     return {"record": "record", "client": "client (a whole site)"}.get(unit, f"{unit} with all its records")
 
 
 def relation_words(relation: str) -> str:
+    """What may happen to one unit between neighbouring data sets, in plain words."""
     return {"add-remove": "added or removed", "replace-one": "replaced by another"}.get(relation, relation)
 
 
@@ -122,6 +125,7 @@ def protected(g: Facts) -> list[tuple[str, str]]:
 
 
 def against(g: Facts) -> str:
+    """From whom the guarantee protects."""
     if g.get("level") == "client":
         return "everybody except the hub, which sees each client's exact update"
     return "the server, the other sites, and everybody who sees what was sent"

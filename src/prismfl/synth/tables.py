@@ -47,6 +47,7 @@ class Table:
 
     @property
     def classes(self) -> tuple[str, ...]:
+        """The declared classes, or the one class "all" where there is no label."""
         return self.schema.classes if self.labelled else ("all",)
 
 

@@ -57,6 +57,7 @@ class Generator:
         return 0.5 * (square - len(self.centre) - 2.0 * log_volume)
 
     def draw(self, count: int, key: Key) -> torch.Tensor:
+        """Pictures drawn with the randomness of `key`, without a graph for gradients."""
         with torch.no_grad():
             return self(torch.randn(count, len(self.centre), generator=key.torch()))
 

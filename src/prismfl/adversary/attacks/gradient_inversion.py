@@ -44,6 +44,7 @@ class Problem:
 
     @property
     def victims(self) -> int:
+        """The number of victims."""
         return len(next(iter(self.gradients.values())))
 
 
@@ -69,6 +70,7 @@ class Reconstruction:
 
 
 def stack(gradients: Sequence[Params]) -> Params:
+    """The gradients of several victims as one, with the victims along the first axis."""
     return {k: torch.stack([g[k] for g in gradients]) for k in gradients[0]}
 
 
@@ -114,14 +116,17 @@ class SeenGradients:
 
 
 def by_dlg(seen: SeenGradients) -> Reconstruction:
+    """Records by `dlg` from what was seen."""
     return dlg(seen.problem, seen.effort, key=seen.key)
 
 
 def by_idlg(seen: SeenGradients) -> Reconstruction:
+    """Records by `idlg` from what was seen."""
     return idlg(seen.problem, seen.effort, key=seen.key)
 
 
 def by_inverting(seen: SeenGradients) -> Reconstruction:
+    """Records by `inverting` from what was seen."""
     return inverting(seen.problem, seen.effort, key=seen.key)
 
 
@@ -171,10 +176,12 @@ def _evaluator(problem: Problem, distance: Distance) -> Callable[..., tuple[torc
 
 
 def squared_distance(found: Mapping[str, torch.Tensor], target: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The squared Euclidean distance of two gradients."""
     return torch.stack([((found[k] - target[k]) ** 2).sum() for k in found]).sum()
 
 
 def cosine_distance(found: Mapping[str, torch.Tensor], target: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """One minus the cosine of the angle between two gradients."""
     inner = torch.stack([(found[k] * target[k]).sum() for k in found]).sum()
     sizes = [torch.stack([(g[k] ** 2).sum() for k in found]).sum().clamp(min=1e-20).sqrt() for g in (found, target)]
     return 1.0 - inner / (sizes[0] * sizes[1])

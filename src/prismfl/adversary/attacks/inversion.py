@@ -77,6 +77,7 @@ def invert(seen: SeenClassifier | SeenRows) -> torch.Tensor:
 
 
 def by_property(seen: SeenReleases) -> Scores:
+    """The victims' `property_scores` from what was seen."""
     return property_scores(seen.with_it, seen.without, seen.victims)
 
 

@@ -52,10 +52,12 @@ class SeenModel:
 
     @cached_property
     def logits(self) -> torch.Tensor:
+        """The model's answers for the candidates; asked for once."""
         return logits_of(self.predict, self.x)
 
     @cached_property
     def shadows(self) -> Shadows:
+        """The shadow models; trained when first wanted."""
         return self.train()
 
 
@@ -70,22 +72,27 @@ class SeenWeights:
 
 
 def by_loss(seen: SeenModel) -> Scores:
+    """The candidates' `loss_scores` from what was seen."""
     return loss_scores(seen.predict, seen.x, seen.y)
 
 
 def by_gradient(seen: SeenWeights) -> Scores:
+    """The candidates' `gradient_scores` from what was seen."""
     return gradient_scores(seen.classifier, seen.params, seen.x, seen.y)
 
 
 def by_lira(seen: SeenModel) -> Scores:
+    """The candidates' `lira_scores`, by shadows with and without each record."""
     return lira_scores(seen.logits, seen.y, seen.shadows)
 
 
 def by_lira_offline(seen: SeenModel) -> Scores:
+    """The candidates' `lira_scores`, by shadows without each record only."""
     return lira_scores(seen.logits, seen.y, seen.shadows, offline=True)
 
 
 def by_rmia(seen: SeenModel) -> Scores:
+    """The candidates' `rmia_scores` against the known population."""
     return rmia_scores(seen.logits, seen.y, seen.shadows, population=seen.population)
 
 
@@ -96,6 +103,7 @@ def logits_of(predict: Predict, x: torch.Tensor) -> torch.Tensor:
 
 
 def loss_scores(predict: Predict, x: torch.Tensor, y: torch.Tensor) -> Scores:
+    """Minus the cross-entropy of each record."""
     return as_scores(-F.cross_entropy(logits_of(predict, x), y, reduction="none"))
 
 
@@ -277,5 +285,6 @@ def _log_normal(value: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor) -
 
 
 def as_scores(scores: torch.Tensor) -> Scores:
+    """A tensor as an array of finite numbers: 0 for what is not a number, ±1e300 for infinities."""
     clean: Scores = np.nan_to_num(scores.detach().double().numpy(), nan=0.0, posinf=1e300, neginf=-1e300)
     return clean

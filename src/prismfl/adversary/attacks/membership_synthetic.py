@@ -55,18 +55,22 @@ class SeenDecoders:
 
 
 def by_nearest(seen: SeenSet) -> Scores:
+    """The candidates' `nearest_scores` from what was seen."""
     return nearest_scores(seen.x, seen.made)
 
 
 def by_calibrated(seen: SeenSet) -> Scores:
+    """The candidates' `calibrated_scores` from what was seen."""
     return calibrated_scores(seen.x, seen.made, seen.reference)
 
 
 def by_density(seen: SeenSet) -> Scores:
+    """The candidates' `density_scores` from what was seen."""
     return density_scores(seen.x, seen.made, seen.reference)
 
 
 def copies(seen: SeenSet) -> torch.Tensor:
+    """The `exact_copies` of candidates in the synthetic set."""
     return exact_copies(seen.x, seen.made)
 
 
@@ -83,6 +87,7 @@ def by_decoders(seen: SeenDecoders) -> Scores:
 
 
 def nearest_scores(x: torch.Tensor, made: torch.Tensor) -> Scores:
+    """Minus the distance to the nearest synthetic record."""
     _check(x, made, "synthetic")
     return as_scores(-_nearest(x, made))
 

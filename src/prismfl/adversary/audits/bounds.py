@@ -81,6 +81,8 @@ def rejects(g: Guesses, shrink: Shrink, *, alpha: float) -> bool:
 
 
 def gaussian_shrink(mu: float) -> Shrink:
+    """The trade-off curve of mu-Gaussian differential privacy."""
+
     def shrink(p: float) -> float:
         if p <= 0.0:
             return 0.0

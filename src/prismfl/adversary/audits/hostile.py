@@ -59,6 +59,7 @@ class Cell:
 
     @property
     def held(self) -> bool:
+        """Whether nothing broke."""
         return not self.broke
 
 
@@ -72,9 +73,11 @@ class Row:
 
     @property
     def passed(self) -> bool:
+        """Whether the method held under every attack."""
         return all(cell.held for cell in self.cells.values())
 
     def as_dict(self) -> dict[str, Any]:
+        """The fields by name, and whether the method passed."""
         return {**asdict(self), "passed": self.passed}
 
 
@@ -375,5 +378,6 @@ PROBES: dict[str, Probe] = {
 
 
 def save(rows: list[Row], path: Path) -> None:
+    """Write the rows to a JSON file, and make its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([row.as_dict() for row in rows], indent=2, sort_keys=True) + "\n")

@@ -33,6 +33,7 @@ class Noted:
     given: list[Any] | None = None
 
     def answer(self, total: torch.Tensor, public: tuple[Any, ...], made: Any) -> Any:
+        """Write down a sum and its answer; gives the other world's answer in its place where there is one."""
         self.calls.append((total.detach().clone().double(), (tuple(total.shape), *public)))
         self.answers.append(made)
         given = self.given

@@ -124,6 +124,7 @@ class RemoteBench(Bench):
     attack: str = ""
 
     def played(self, name: str, attack: Probe) -> JsonDict:
+        """Play one attack: how much it asked and charged, and what broke."""
         before, self.attack = (self.questions, self.charges), name
         try:
             broke = list(attack(self))
@@ -132,9 +133,11 @@ class RemoteBench(Bench):
         return {"questions": self.questions - before[0], "charges": self.charges - before[1], "broke": broke}
 
     def describe(self, *, shared: bool | None = None, run: str = "", **changes: Any) -> JsonDict:
+        """An honest request, in a run named after the attack unless another name is given."""
         return super().describe(shared=shared, run=run or self.attack, **changes)
 
     def town(self, *, shared: bool | None = None, world: str = "all", **changes: Any) -> Town:
+        """The sites that are running already, with a note of what their victim's ledger holds so far."""
         names = NAMES if self.secured else NAMES[:1]
         sites = {name: Office.open(self.folder / name) for name in names}
         town = RemoteTown(self, sites, bool(self.shared if shared is None else shared), post=self.post)
@@ -166,6 +169,7 @@ class RemoteTown(Town):
         raise TimeoutError(f"Site {site} has not answered in {PATIENCE:g} s.")
 
     def entries(self) -> int:
+        """The number of entries on the victim's ledger."""
         place = ledger_of(self.victim.folder, self.victim.config)
         if not place.exists():
             return 0
@@ -173,8 +177,10 @@ class RemoteTown(Town):
             return len(ledger.history())
 
     def charged(self, run: str | None = None) -> list[Charge]:
+        """The victim's charges of one run, or all since this town was made."""
         found = super().charged(run)
         return found if run is not None else found[self.before[0] :]
 
     def reserved(self) -> bool:
+        """Whether the victim's ledger has grown since this town was made."""
         return self.entries() > self.before[1]

@@ -105,6 +105,7 @@ def forged(told: JsonDict, **changes: Any) -> JsonDict:
 
 
 def sealed(told: JsonDict, **changes: Any) -> JsonDict:
+    """The request with these changes and the digest that fits them."""
     made = {**told, **changes}
     return {**made, "digest": digest_of(made)}
 
@@ -133,6 +134,7 @@ CHANGES: dict[str, Change] = {
 
 
 def hostile(items: Items, change: Change) -> dict[str, Payload]:
+    """The same items with `change` applied to every tensor of floating-point numbers."""
     made: dict[str, Payload] = {}
     for name, item in items.items():
         tensors = {
@@ -184,6 +186,7 @@ class Bench:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
+        """The method's tiny settings, with the audit's sigma where the method has one."""
         found = dict(self.method.tiny)
         return {**found, "sigma": SIGMA} if "sigma" in self.method.settings.model_fields else found
 
@@ -248,6 +251,7 @@ class Town:
 
     @property
     def victim(self) -> Office:
+        """The office of the site under question."""
         return self.sites[VICTIM]
 
     def ask(
@@ -261,6 +265,7 @@ class Town:
         words: str = "",
         site: str = VICTIM,
     ) -> Answer:
+        """A site's answer to one request; counts the question, and what it made the victim charge."""
         self.bench.questions += 1
         answer = self.deliver(site, Request(kind, told, round, 0.0, state, turn, words))
         if site == VICTIM:
@@ -269,6 +274,7 @@ class Town:
         return answer
 
     def deliver(self, site: str, request: Request) -> Answer:
+        """The answer of a site's office to a request."""
         return self.sites[site].answer(request)
 
     def round(self, told: JsonDict, round: int = 0, *, state: bytes | None = None) -> Answer:
@@ -294,6 +300,7 @@ class Town:
         return self.letters[name]
 
     def charged(self, run: str | None = None) -> list[Charge]:
+        """The charges on the victim's ledger, of one run or of all."""
         place = ledger_of(self.victim.folder, self.victim.config)
         if not place.exists():
             return []
@@ -301,6 +308,7 @@ class Town:
             return ledger.charges(run=run)
 
     def reserved(self) -> bool:
+        """Whether the victim has begun a ledger."""
         return ledger_of(self.victim.folder, self.victim.config).exists()
 
     def places(self) -> list[Path]:
@@ -321,6 +329,7 @@ def start(told: JsonDict) -> tuple[Job, Items]:
 
 
 def honest(told: JsonDict, round: int = 0) -> bytes:
+    """The state that an honest request begins with, encoded for a round."""
     return encode(start(told)[1], {"round": round})
 
 

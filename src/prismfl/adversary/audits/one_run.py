@@ -48,6 +48,7 @@ class Audit:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
         return asdict(self)
 
 

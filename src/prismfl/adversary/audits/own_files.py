@@ -37,6 +37,7 @@ SCHEMA = 'label = "y"\nclasses = ["a", "b"]\n' + "".join(
 
 
 def audit_files(*, repeats: int = 300, seed: int = 0) -> list[Step]:
+    """The audit of every kind of file, with the record at each place."""
     return [audit_file(kind, place, repeats=repeats, seed=seed) for kind in KINDS for place in PLACES]
 
 

@@ -46,10 +46,12 @@ class Step:
     passed: bool
 
     def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
         return dict(self.__dict__)
 
 
 def audit_steps(*, repeats: int = REPEATS, seed: int = 0, only: str | None = None) -> list[Step]:
+    """The audit of every mechanism, or of the one named by `only`."""
     return [
         audit_step(name, make(), repeats=repeats, seed=seed)
         for name, make in MECHANISMS.items()
@@ -58,6 +60,7 @@ def audit_steps(*, repeats: int = REPEATS, seed: int = 0, only: str | None = Non
 
 
 def audit_step(name: str, ask: Answer, *, repeats: int, seed: int, sigma: float = SIGMA) -> Step:
+    """Mu of one mechanism from `repeats` answers in each world, against the claim of 1 / sigma."""
     key = Key.seed(seed).child("step", name)
 
     @lru_cache(maxsize=len(PLACES))
@@ -82,9 +85,11 @@ class Silence(NoiseStream):
     """Noise of size zero: shows what one unit adds."""
 
     def normal(self, count: int) -> torch.Tensor:
+        """Zeros in place of normal noise."""
         return torch.zeros(count, dtype=torch.float64)
 
     def laplace(self, count: int) -> torch.Tensor:
+        """Zeros in place of Laplace noise."""
         return torch.zeros(count, dtype=torch.float64)
 
 

@@ -52,6 +52,7 @@ class Trial:
 
 
 def tiny_task(method: Method, canaries: int, *, delta: float) -> Task:
+    """A small task for the method, with room for the canaries: as records of one site, or as clients."""
     image = "image" in method.kinds
     client = method.guarantee == "client"
     public = torch.rand(200, *IMAGE, generator=Key.seed(5).torch()) if method.needs_public else None
@@ -165,6 +166,7 @@ def _start(job: Job, key: Key) -> State:
 
 
 def coins(count: int, key: Key) -> torch.Tensor:
+    """A fair coin for each canary: True where it is in."""
     return torch.rand(count, generator=key.child("coins").torch()) < 0.5
 
 

@@ -97,6 +97,7 @@ class Watcher(Watch):
 
     @property
     def canaries(self) -> Records:
+        """The canaries that can lie behind this door."""
         return self.book.canaries.take(self.rows)
 
     def of_class(self, label: int) -> Watcher:
@@ -104,12 +105,14 @@ class Watcher(Watch):
         return Watcher(self.book, rows=self.rows[self.canaries.y == label])
 
     def summed(self, rows: Rows, answer: torch.Tensor, asked: Question) -> None:
+        """Note what each canary would have added to a noisy sum."""
         own, seen = self.canaries, _looked_at(answer.numel())
         parts = torch.cat([rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu() for i in range(0, len(own), CHUNK)])
         parts = parts * _factors(parts, asked.bound, asked.kind)[:, None]
         self._note(parts[:, seen], answer.flatten()[seen], asked)
 
     def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None:
+        """Note what each canary would have added to the noisy sums of the classes and to the second moment."""
         sums, moment = answer
         flat = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
         seen, own, found = _looked_at(flat.numel()), self.canaries, []
@@ -123,6 +126,7 @@ class Watcher(Watch):
         self._note(torch.cat(found), flat[seen], asked)
 
     def gradient(self, loss: Loss, params: Params, answer: Params, asked: Question) -> None:
+        """Note what each canary would have added to a noisy gradient."""
         own = self.canaries
         inputs: tuple[torch.Tensor, ...] = (own.x, own.y)
         if asked.draws is not None and asked.normals:  # the very numbers that the door drew: the attacker is told them
@@ -132,6 +136,7 @@ class Watcher(Watch):
         self._note(parts, flat * asked.rate * asked.declared, asked)
 
     def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None:
+        """Note what each client would have added to the hub's noisy sum."""
         rows = []
         for items in self.everyone.values():
             values = vector(items)

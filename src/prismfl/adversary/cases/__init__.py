@@ -51,12 +51,14 @@ class Scene:
     made: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     def once(self, make: Callable[[Scene], R]) -> R:
+        """What `make` makes of this scene; made at the first call and kept."""
         if make not in self.made:
             self.made[make] = make(self)
         found: R = self.made[make]
         return found
 
     def key(self, name: str) -> Key:
+        """A key of this name, from the seed that was asked for."""
         return Key.seed(self.asked.seed).child(name)
 
 

@@ -55,6 +55,7 @@ class Membership:
     roc: Roc
 
     def as_dict(self, points: int = 200) -> dict[str, Any]:
+        """The rounded numbers by name, with at most `points` points of the curve."""
         fpr, tpr = thin(self.roc, points)
         return {
             "auc": round(self.auc, 4),
@@ -77,6 +78,7 @@ def measure(members: npt.ArrayLike, others: npt.ArrayLike) -> Membership:
 
 
 def roc(members: Scores, others: Scores) -> Roc:
+    """The curve of all thresholds; equal scores fall under one threshold together."""
     scores = np.concatenate([members, others])
     truth = np.concatenate([np.ones(len(members)), np.zeros(len(others))])
     order = np.argsort(-scores, kind="stable")
@@ -152,6 +154,7 @@ class Members:
 
 
 def told_apart(guess: Scores, control: Scores | None, truth: Members) -> Scored:
+    """How well members were told from others, beside the run's bound and the control."""
     n, k = truth.members, truth.known
     area = None if control is None else auc(control[:k], control[k:])
     return Scored(judged(guess[:n], guess[n:], truth.cost, delta=truth.delta, control=area))

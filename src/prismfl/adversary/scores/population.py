@@ -47,6 +47,7 @@ class ColumnValues:
 
 
 def inverted(guess: torch.Tensor, control: torch.Tensor | None, truth: ClassMeans | ColumnValues) -> Scored:
+    """Images of classes against their mean pictures, or guessed columns against their true values."""
     assert control is not None
     if isinstance(truth, ClassMeans):
         return _class_images(guess, control, truth)
@@ -101,6 +102,7 @@ class RichSites:
 
 
 def property_told(guess: Scores, control: Scores | None, truth: RichSites) -> Scored:
+    """How well sites with the property were told from sites without it, beside the control."""
     assert control is not None
     n, name = truth.sites, truth.name
     area, most = auc(guess[:n], guess[n:]), auc(control[:n], control[n:])
