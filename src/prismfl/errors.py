@@ -65,6 +65,7 @@ class CellError(UserError):
         self.without_values = without_values
 
     def within(self, where: object) -> CellError:
+        """The same error, with both of its texts preceded by where it happened."""
         return CellError(f"{where}: {self}", without_values=f"{where}: {self.without_values}")
 
 

@@ -34,30 +34,37 @@ class Key:
 
     @classmethod
     def seed(cls, seed: int) -> Key:
+        """The key of a seed, for simulation."""
         return cls(hashlib.sha256(f"prismfl seed {seed}".encode()).digest())
 
     @classmethod
     def from_os(cls) -> Key:
+        """A fresh key from the operating system's entropy, for deployment."""
         return cls(os.urandom(32), DEPLOYMENT)
 
     def child(self, *path: str | int) -> Key:
+        """The key at a path below this one, from the same source."""
         entropy = self.entropy
         for part in path:
             entropy = hashlib.sha256(entropy + f"{type(part).__name__}:{part}".encode()).digest()
         return Key(entropy, self.source)
 
     def integer(self) -> int:
+        """A whole number of 63 bits, for what takes a seed."""
         return int.from_bytes(self.entropy[:8], "big") >> 1
 
     def torch(self, device: str | torch.device = "cpu") -> torch.Generator:
+        """A torch generator on a device, seeded by this key."""
         generator = torch.Generator(device=device)
         generator.manual_seed(self.integer())
         return generator
 
     def numpy(self) -> np.random.Generator:
+        """A numpy generator, seeded by this key."""
         return np.random.default_rng(np.frombuffer(self.entropy, dtype=np.uint32))
 
     def noise(self) -> NoiseStream:
+        """A new noise stream that begins at this key."""
         return NoiseStream(self)
 
 

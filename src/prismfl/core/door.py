@@ -34,6 +34,7 @@ class Meter:
     cost: Cost
 
     def add(self, cost: Cost) -> None:
+        """Counts a cost on top of what was spent."""
         self.cost = self.cost + cost
 
 

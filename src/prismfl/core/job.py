@@ -37,10 +37,12 @@ class Job:
 
     @property
     def key(self) -> Key:
+        """The key of the run's seed."""
         return Key.seed(self.seed)
 
     @cached_property
     def shapes(self) -> Shapes:
+        """The dtypes and shapes of the items that a site sends."""
         return self.method.shapes(self.settings, self.task)
 
     @cached_property
@@ -57,6 +59,7 @@ class Job:
         return self.key.child("noise", self.digest, place, round)
 
     def plan(self) -> Cost:
+        """The cost of the whole run, as the method plans it."""
         return self.method.plan(self.settings, self.task)
 
     def specs(self, site: str) -> Mapping[str, JsonDict]:

@@ -32,6 +32,7 @@ class DPSettings(Settings):
 
     @property
     def noise(self) -> float:
+        """The noise multiplier, once it is known; before that it is an error."""
         if self.sigma is None:
             raise ValueError("Expected sigma to be resolved before the run, got None.")
         return self.sigma

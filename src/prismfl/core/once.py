@@ -44,6 +44,7 @@ class Made:
     total: dict[str, Any]
 
     def guarantee(self) -> str:
+        """What is promised for the release, in words."""
         return "differential privacy" if self.release.noise == DEPLOYMENT else NO_PROTECTION
 
 

@@ -44,13 +44,16 @@ class Payload:
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all tensors together, without what describes them."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
     @property
     def digest(self) -> str:
+        """The SHA-256 of the encoded payload, in hex."""
         return hashlib.sha256(encode({"payload": self})).hexdigest()
 
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The dtype and shape of each tensor, by name."""
         return {k: (str(t.dtype).removeprefix("torch."), tuple(t.shape)) for k, t in self.tensors.items()}
 
     def to(self, device: str | torch.device) -> dict[str, torch.Tensor]:
@@ -99,6 +102,7 @@ class SyntheticSet(Payload):
 
     @classmethod
     def of(cls, x: torch.Tensor, y: torch.Tensor, **spec: Any) -> SyntheticSet:
+        """A synthetic set of these records and labels, with `spec` as its specification."""
         return cls({"x": x, "y": y}, spec)
 
     @property
@@ -109,10 +113,12 @@ class SyntheticSet(Payload):
 
     @property
     def y(self) -> torch.Tensor:
+        """The labels, hard or soft as they came."""
         return self.tensors["y"]
 
     @property
     def hard_y(self) -> torch.Tensor:
+        """The labels as class numbers: of soft ones, the likeliest class."""
         return self.y if self.y.dtype == torch.int64 else self.y.argmax(1)
 
 

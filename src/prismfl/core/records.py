@@ -34,6 +34,7 @@ class Records:
         return self.named[0]
 
     def take(self, rows: torch.Tensor) -> Records:
+        """Some of the records, by their rows."""
         # A record keeps its name: among fewer, equal ones would be numbered anew.
         named = [names[rows.cpu().numpy()] for names in self.named]
         return Records(self.x[rows], self.y[rows], None if self.unit is None else self.unit[rows], named)

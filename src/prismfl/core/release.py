@@ -26,9 +26,11 @@ class Release:
 
     @property
     def id(self) -> str:
+        """The name of the release on the ledger: run, site and round."""
         return f"{self.run}/{self.site}/{self.round}"
 
     def encode(self) -> bytes:
+        """The release as the bytes that cross."""
         header = {
             "run": self.run,
             "site": self.site,

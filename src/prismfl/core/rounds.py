@@ -55,9 +55,11 @@ class Host:
     reference: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
+        """Where a round's noise begins: the operating system's entropy if deployed, otherwise the job's seed."""
         return Key.from_os() if self.deployed else job.simulated_noise(self.name, round)
 
     def noise_source(self) -> str:
+        """Where the noise comes from, in words."""
         return DEPLOYMENT if self.deployed else SIMULATION
 
     def memory(self, job: Job, round: int) -> dict[str, Payload]:
@@ -87,6 +89,7 @@ class Hub:
     deployed: bool = False
 
     def noise_key(self, job: Job, round: int) -> Key:
+        """Where a round's noise begins: the operating system's entropy if deployed, otherwise the job's seed."""
         return Key.from_os() if self.deployed else job.simulated_noise("hub", round)
 
 
@@ -312,6 +315,7 @@ def surviving_step(
 
 
 def initial_state(job: Job) -> State:
+    """What the server begins with, before the first round."""
     return State(0, dict(job.method.init(job.settings, job.task, job.key.child("init"))))
 
 

@@ -28,6 +28,7 @@ class Task:
 
     @property
     def kind(self) -> str:
+        """What a record is by its shape: "image" with three axes, otherwise "table"."""
         return "image" if len(self.shape) == 3 else "table"
 
     @property

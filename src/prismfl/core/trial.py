@@ -49,13 +49,17 @@ class Watch:
     def sampled(self, sample: Records) -> None:
         """The records that an answer was computed from."""
 
-    def summed(self, rows: Rows, answer: torch.Tensor, asked: Question) -> None: ...
+    def summed(self, rows: Rows, answer: torch.Tensor, asked: Question) -> None:
+        """A noisy sum was answered."""
 
-    def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None: ...
+    def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None:
+        """Noisy moments were answered."""
 
-    def gradient(self, loss: Loss, params: Params, answer: Params, asked: Question) -> None: ...
+    def gradient(self, loss: Loss, params: Params, answer: Params, asked: Question) -> None:
+        """A noisy gradient was answered."""
 
-    def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None: ...
+    def clients(self, vector: Vector, like: Params, answer: Params, asked: Question) -> None:
+        """The hub's door answered with a noisy sum over clients."""
 
     def of_class(self, label: int) -> Watch:
         """Who looks on at the door of one class."""
@@ -81,6 +85,7 @@ class WatchedRecords(PrivateRecords):
     def noisy_sum(
         self, rows: Rows, *, bound: float, sigma: float, batch: float | None = None, kind: str = "gaussian"
     ) -> torch.Tensor:
+        """The door's noisy sum, shown to the watch."""
         answer = super().noisy_sum(rows, bound=bound, sigma=sigma, batch=batch, kind=kind)
         rate = 1.0 if batch is None else self.rate(batch)
         self.watch.summed(rows, answer, Question(bound, sigma, rate, kind))
@@ -89,6 +94,7 @@ class WatchedRecords(PrivateRecords):
     def noisy_moments(
         self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The door's noisy moments, shown to the watch."""
         answer = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma)
         self.watch.moments(rows, answer, Question(bound, sigma, second=second, scale=scale))
         return answer
@@ -104,6 +110,7 @@ class WatchedRecords(PrivateRecords):
         normals: int = 0,
         kind: str = "gaussian",
     ) -> dict[str, torch.Tensor]:
+        """The door's noisy gradient, shown to the watch."""
         answer = super().noisy_gradient(loss, params, batch=batch, clip=clip, sigma=sigma, normals=normals, kind=kind)
         asked = Question(clip, sigma, self.rate(batch), kind, self.declared, normals=normals, draws=self.drawn)
         self.watch.gradient(loss, params, answer, asked)
@@ -111,6 +118,7 @@ class WatchedRecords(PrivateRecords):
 
     @contextmanager
     def by_class(self, declared: Sequence[int]) -> Iterator[list[PrivateRecords]]:
+        """The doors of the classes, each with somebody beside it."""
         with super().by_class(declared) as doors:
             yield [WatchedRecords(door, self.watch.of_class(label)) for label, door in enumerate(doors)]
 
@@ -123,6 +131,7 @@ class WatchedSum(PrivateSum):
         self.watch = watch
 
     def noisy(self, vector: Vector, like: Params, *, bound: float, sigma: float) -> dict[str, torch.Tensor]:
+        """The hub's noisy sum, shown to the watch."""
         answer = super().noisy(vector, like, bound=bound, sigma=sigma)
         self.watch.clients(vector, like, answer, Question(bound, sigma))
         return answer

@@ -22,9 +22,11 @@ STRETCH, FEW_RECORDS = 256, 16
 class LayerGradients(Protocol):
     """One layer's gradients of each record, in whatever form is cheapest. Norms, factors and sums are doubles."""
 
-    def squared_norms(self) -> torch.Tensor: ...
+    def squared_norms(self) -> torch.Tensor:
+        """The squared norm of each record's gradient."""
 
-    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]: ...
+    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """The sum of the records' gradients times their factors, by parameter; `keep` chooses the records, None all."""
 
 
 # Tensors whose gradients are wanted, and what makes the layer's gradients of them.
@@ -38,9 +40,11 @@ class Rows:
     rows: Mapping[str, torch.Tensor]
 
     def squared_norms(self) -> torch.Tensor:
+        """Of each record, over all its rows."""
         return torch.stack([squared_norms(r.flatten(1)) for r in self.rows.values()]).sum(0)
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Of the rows (of the records in `keep`), in the parameters' shapes."""
         used = self.rows if keep is None else {name: r[keep] for name, r in self.rows.items()}
         return {name: weighted_sum(factors, r.flatten(1)).reshape(r.shape[1:]) for name, r in used.items()}
 
@@ -55,10 +59,12 @@ class Kernels:
     bias: torch.Tensor | None
 
     def squared_norms(self) -> torch.Tensor:
+        """Of each record, over kernel and bias."""
         norms = squared_norms(self.rows.flatten(1))
         return norms if self.bias is None else norms + squared_norms(self.bias)
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Of the rows (of the records in `keep`), with the kernel's axes back in torch's order."""
         rows = {"weight": self.rows} | ({} if self.bias is None else {"bias": self.bias})
         found = Rows({self.prefix + name: r for name, r in rows.items()}).weighted_sum(factors, keep)
         return found | {self.prefix + "weight": found[self.prefix + "weight"].permute(self.order)}
@@ -74,11 +80,13 @@ class Outer:
     bias: bool
 
     def squared_norms(self) -> torch.Tensor:
+        """Of each record, from the norms of its two factors."""
         # Not in float32, where 1e-25 has no square: its product with a 1e30 would count for nothing.
         cotangents, inputs = (t.double().square().sum(1) for t in (self.cotangent, self.activation))
         return cotangents * (inputs + 1.0 if self.bias else inputs)
 
     def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Of the outer products (of the records in `keep`), which are never written out."""
         cotangent, inputs = (
             (self.cotangent, self.activation) if keep is None else (self.cotangent[keep], self.activation[keep])
         )
@@ -88,6 +96,7 @@ class Outer:
 
 
 def tapped(value: torch.Tensor) -> torch.Tensor:
+    """The same tensor, with its gradient asked for."""
     return value if value.requires_grad else value.requires_grad_()
 
 

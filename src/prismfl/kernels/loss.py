@@ -40,5 +40,6 @@ class Loss:
     criterion: Callable[..., torch.Tensor]
 
     def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
+        """The loss of one record under these weights."""
         output = torch.func.functional_call(self.module, dict(params), (x.unsqueeze(0),))
         return self.criterion(output, y, *extra)

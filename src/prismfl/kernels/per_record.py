@@ -38,10 +38,12 @@ class ModelLoss(Protocol):
     """A loss that is nothing but `criterion(module(batch of one), y, *extra)`."""
 
     @property
-    def module(self) -> nn.Module: ...
+    def module(self) -> nn.Module:
+        """The network that the loss is of."""
 
     @property
-    def criterion(self) -> Criterion: ...
+    def criterion(self) -> Criterion:
+        """What compares the network's output with the label."""
 
 
 def sequence_of(module: nn.Module, params: Params, x: torch.Tensor) -> Layers | None:

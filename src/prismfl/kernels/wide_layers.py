@@ -26,6 +26,7 @@ def simple(layer: nn.Conv2d) -> bool:
 
 
 def wide(layer: nn.Conv2d) -> bool:
+    """A 3x3 convolution of every pixel, padded by one, with many channels on both sides."""
     return simple(layer) and layer.padding == (1, 1) and min(layer.weight.shape[:2]) >= fast_conv.WIDE
 
 
@@ -57,11 +58,13 @@ class TiledConvolution(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, weight: torch.Tensor, seen: fast_conv.Tiles) -> torch.Tensor:
+        """The convolution of an input that was cut into tiles (`seen`)."""
         ctx.save_for_backward(weight)
         return fast_conv.join(torch.bmm(seen.values, fast_conv.kernel(weight)), seen.size)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """The input's cotangent; weights and tiles get none."""
         (weight,) = ctx.saved_tensors
         seen = fast_conv.cut(cotangents[0])
         return fast_conv.join(torch.bmm(seen.values, fast_conv.turned(weight)), seen.size), None, None
@@ -115,11 +118,13 @@ class PlaneBlock(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, scales: torch.Tensor, shifts: torch.Tensor, how: Any) -> torch.Tensor:
+        """The block's pooled output; what `backward` needs is kept."""
         pooled, ctx.kept = plane_norm.forward(value.detach(), *how)
         return pooled
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        """Cotangents of the input, and of the scales and shifts of each record."""
         before, done = plane_norm.backward(cotangents[0], ctx.kept)
         return before, done.by_gain, done.by_shift, None
 

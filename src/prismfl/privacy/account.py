@@ -144,12 +144,14 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def check_delta(delta: float) -> float:
+    """The delta, if it lies between 0 and 1; otherwise an error."""
     if not 0 < delta < 1:
         raise UserError(f"Expected 0 < delta < 1, got {delta}.")
     return delta
 
 
 def check_epsilon(epsilon: float) -> float:
+    """The epsilon, if it is positive and finite; otherwise an error."""
     if not 0 < epsilon < math.inf:
         raise UserError(f"Expected a finite epsilon > 0, got {epsilon}.")
     return epsilon

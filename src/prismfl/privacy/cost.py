@@ -79,6 +79,7 @@ class Cost:
 
     @classmethod
     def zero(cls, unit: str = "record", relation: Relation = "add-remove") -> Cost:
+        """The cost of nothing."""
         return cls(((),), unit, relation)
 
     @classmethod
@@ -97,6 +98,7 @@ class Cost:
 
     @classmethod
     def non_private(cls, unit: str = "record", relation: Relation = "add-remove") -> Cost:
+        """The cost of an answer without a guarantee."""
         return cls((), unit, relation, private=False)
 
     @classmethod
@@ -118,6 +120,7 @@ class Cost:
 
     @property
     def is_zero(self) -> bool:
+        """Whether nothing was spent."""
         return self.private and not any(self.branches)
 
     def __add__(self, other: Cost) -> Cost:
@@ -173,6 +176,7 @@ class Cost:
         return all(Counter(dict(small)) <= Counter(dict(big)) for big, small in zip(mine, theirs, strict=True))
 
     def to_json(self) -> dict[str, Any]:
+        """The cost as plain values; `from_json` reads them."""
         branches = [
             [{"kind": m.kind, "noise": m.noise, "rate": m.rate, "times": n} for m, n in branch]
             for branch in self.branches

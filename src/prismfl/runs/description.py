@@ -73,6 +73,7 @@ def public_images(given: str | None) -> tuple[str | None, str | None]:
 
 
 def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tensor:
+    """The public images of a run, from `source` (a name or a folder); drawn ones without it."""
     channels, height, width = spec.shape
     where: str | Path = source or "procedural"
     where = where if where in public_names() else Path(where)
@@ -87,10 +88,12 @@ def images_digest(images: torch.Tensor) -> str:
 
 
 def schema_digest(schema: Schema) -> str:
+    """The SHA-256 of a schema, in hex."""
     return hashlib.sha256(json.dumps(schema_words(schema), sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(description: JsonDict) -> str:
+    """The SHA-256 of a description without its digest and its run's name, in hex."""
     public = {k: v for k, v in description.items() if k not in ("digest", "run")}
     return hashlib.sha256(json.dumps(public, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
@@ -129,6 +132,7 @@ def job_of(description: JsonDict, *, with_public: bool = True, source: str | Non
 
 
 def spec_of(description: JsonDict) -> Spec:
+    """The public facts of the data, as a description tells them."""
     told: dict[str, Any] = description["spec"]
     shape, classes = tuple(int(n) for n in told["shape"]), tuple(str(c) for c in told["classes"])
     return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")

@@ -60,6 +60,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
+        """An existing run directory; one in a format that this version does not read is an error."""
         run = cls(path)
         if not (path / "run.json").is_file():
             raise UserError(f"'{path}' is not a run directory (it has no run.json).")
@@ -74,10 +75,12 @@ class RunDirectory:
         return run
 
     def write_json(self, name: str, value: Any) -> None:
+        """Writes a JSON file into the directory, whole or not at all."""
         raw = json.dumps(value, indent=2, sort_keys=True, allow_nan=False, default=str) + "\n"
         write_atomically(self.path / name, raw.encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
+        """The JSON object in a file of the directory; a file that is missing or holds something else is an error."""
         try:
             value = run_files.read_json(self.path, name)
         except FileNotFoundError:
@@ -87,15 +90,18 @@ class RunDirectory:
         return value
 
     def set_status(self, status: str) -> None:
+        """Says how the run stands: running, finished or failed."""
         self.write_json("run.json", {"schema_version": SCHEMA_VERSION, "status": status})
 
     @property
     def status(self) -> str:
+        """How the run stands: running, finished or failed."""
         return str(self.read_json("run.json").get("status"))
 
     # What crossed
 
     def record(self, message: Message, raw: bytes | None) -> None:
+        """Adds a message to the transcript, and keeps its bytes if they are given and it names a file."""
         if raw is not None and message.file is not None:
             # Whole or absent after a kill; like the lines about it, it does not wait for the disk.
             path = self.path / message.file
@@ -115,6 +121,7 @@ class RunDirectory:
             raise UserError(f"'{self.path / 'transcript.jsonl'}' does not hold messages.") from None
 
     def payloads(self, message: Message) -> dict[str, Payload]:
+        """What a message held; if only its digest was kept, that is an error."""
         if message.file is None:
             raise UserError(
                 f"The run kept only the digest of round {message.round}; run again with --set transcript=full."
@@ -124,9 +131,11 @@ class RunDirectory:
     # What was measured
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
+        """Adds a row of measurements."""
         self._append("metrics.jsonl", row)
 
     def metrics(self) -> list[dict[str, Any]]:
+        """The measurements, a row a round, the last word of a resumed run counting."""
         rows = (row for row in self._lines("metrics.jsonl") if isinstance(row.get("round"), int))
         return list({row["round"]: row for row in rows}.values())
 
@@ -150,6 +159,7 @@ class RunDirectory:
     # Checkpoint: two generations, each with its own digest
 
     def save_state(self, state: State) -> None:
+        """Writes a checkpoint, and keeps the one before it."""
         raw = encode(state.items, {"round": state.round})
         folder = self.path / "checkpoint"
         current = folder / "state.safetensors"
@@ -176,4 +186,5 @@ class RunDirectory:
 
 
 def digest(raw: bytes) -> str:
+    """The SHA-256 of some bytes, in hex."""
     return hashlib.sha256(raw).hexdigest()

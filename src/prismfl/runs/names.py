@@ -18,6 +18,7 @@ class RefusedError(PrismError):
 
 
 def check_name(name: str) -> str:
+    """The name, if a site may be called so; otherwise an error."""
     if not NAME.fullmatch(name):
         raise UserError(f"Expected a site name of lower-case letters, digits and dashes (at most 40), got '{name}'.")
     return name

@@ -30,6 +30,7 @@ class Run:
 
     @property
     def path(self) -> Path:
+        """The folder of the run."""
         return self.directory.path
 
     @property

@@ -103,6 +103,7 @@ def declared_spec(config: RunConfig) -> Spec:
 
 
 def check_path(config: RunConfig) -> None:
+    """An error if the data are neither a known name nor a path that exists."""
     if not Path(config.data).exists():
         near = difflib.get_close_matches(config.data, DATASETS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
@@ -110,10 +111,12 @@ def check_path(config: RunConfig) -> None:
 
 
 def unit_column(config: RunConfig) -> str | None:
+    """The column that names the unit, None where the unit is the record or the client."""
     return None if config.unit in ("record", "client") else config.unit
 
 
 def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
+    """The public facts of a run; data that the method cannot work on are an error."""
     if method.kinds and spec.kind not in method.kinds:
         kinds = " and ".join(method.kinds)
         raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
@@ -161,6 +164,7 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
 
 
 def warnings_of(config: RunConfig, task: Task, settings: Settings, method: Method) -> list[str]:
+    """What to tell the user before the run: the method's advice, and a delta that is too large."""
     found = method.advice(settings, task) if method.advice is not None else []
     if config.delta >= 1.0 / task.records:
         found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
@@ -207,6 +211,7 @@ def guarantee_words(cost: Cost, noise: str = DEPLOYMENT) -> str:
 
 
 def finite(value: float) -> float | None:
+    """The number, or None where it is infinite or not a number."""
     return value if math.isfinite(value) else None
 
 

@@ -68,6 +68,7 @@ def parts_digest(dataset: Dataset, parts: Sequence[Rows]) -> str | None:
 
 
 def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
+    """The rows of the training records that each site holds; a pooled method has all in one place."""
     if job.method.pooled:
         return [np.arange(len(dataset.y_train))]
     return list(
@@ -84,6 +85,7 @@ def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
 
 
 def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
+    """What gives the training records of some rows, whenever it is called."""
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
     named: list[Identities] = []  # the same records in every round: named once
@@ -95,11 +97,13 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
 
 
 def raw_records(records: Records) -> list[bytes]:
+    """Each record as bytes, its values and its label: what the ledger knows it by."""
     x, y = records.x.numpy(), records.y.numpy()
     return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
 
 
 def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
+    """The public images that a method asks for, None if it asks for none; notices about them go to `warn`."""
     if not method.needs_public:
         return None
     found = load_public(

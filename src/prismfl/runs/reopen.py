@@ -43,10 +43,12 @@ class Reopened:
 
     @cached_property
     def dataset(self) -> Dataset:
+        """The data of the run, read again."""
         return read_data(self.config)
 
     @cached_property
     def parts(self) -> list[np.ndarray[Any, Any]]:
+        """The rows of the training records that each site held."""
         return split_records(self.config, self.dataset, self.job)
 
     @cached_property
@@ -56,6 +58,7 @@ class Reopened:
 
     @cached_property
     def state(self) -> State:
+        """The newest checkpoint; a run without one is an error."""
         found = self.directory.load_state()
         if found is None:
             raise UserError(f"'{self.directory.path}' has no checkpoint: nothing was sent yet.")
@@ -63,6 +66,7 @@ class Reopened:
 
     @property
     def synthetic(self) -> SyntheticSet | None:
+        """The synthetic set in the newest checkpoint, if there is one."""
         made = self.state.items.get("synthetic")
         return made if isinstance(made, SyntheticSet) else None
 
@@ -87,6 +91,7 @@ class Reopened:
         return replace(self.job, task=replace(self.job.task, public=self.public))
 
     def predict(self) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
+        """How a model of this run scores records."""
         return predictor(self.whole_job)
 
     def batch_behind(self, site: str, state: State) -> Records:

@@ -72,6 +72,7 @@ class Result:
     spent_so_far: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """The result as plain values, as in `result.json`."""
         return asdict(self)
 
 
@@ -172,6 +173,7 @@ def result_of(
 
 
 def save_synthetic(state: State, folder: Path, task: Task) -> None:
+    """Writes a state's synthetic set, if it has one, as `gen.npz`, and a picture of samples where they are images."""
     made = state.items.get("synthetic")
     if not isinstance(made, SyntheticSet):
         return

@@ -64,4 +64,5 @@ def agree(mine: X25519PrivateKey, theirs: bytes, purpose: str) -> bytes:
 
 
 def derive(secret: bytes, purpose: str) -> bytes:
+    """A key of 32 bytes for one purpose, from a secret (HKDF)."""
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose.encode()).derive(secret)

@@ -55,6 +55,7 @@ class Opened:
     shortfall_if_shared_by_all: float
 
     def line(self) -> str:
+        """The same in one line of words."""
         return (
             f"round {self.round + 1}: the sum of {len(self.sites)} of {self.enrolled} sites holds noise {self.held:.3g}"
             f", promised {self.promised:.3g}; shared over all {self.enrolled} it would lack "

@@ -85,6 +85,7 @@ class Roster:
         return replace(rules, label=hashlib.sha256(DOMAIN + _canonical(facts)).hexdigest())
 
     def sign(self, rules: Rules, what: str, words: Any) -> bytes:
+        """This site's signature of some words, bound to the sum and to what they are."""
         return self.signer.sign(_message(rules.label, self.name, what, words))
 
     def signed(self, rules: Rules, site: str, what: str, words: Any, signature: bytes) -> bool:
@@ -93,6 +94,7 @@ class Roster:
 
 
 def signed_by(key: str, label: str, site: str, what: str, words: Any, signature: bytes) -> bool:
+    """Whether this is a site's signature of these words under a public key (in hex)."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, _message(label, site, what, words))
     except (InvalidSignature, ValueError):

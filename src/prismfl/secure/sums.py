@@ -84,6 +84,7 @@ class Party:
 
     @classmethod
     def from_words(cls, rules: Rules, name: str, words: Mapping[str, Any]) -> Party:
+        """The party that `words` were written of."""
         mask, letter = (X25519PrivateKey.from_private_bytes(bytes.fromhex(words[k])) for k in ("mask", "letter"))
         return cls(
             rules,
@@ -99,6 +100,7 @@ class Party:
         )
 
     def keys(self) -> PublicKeys:
+        """The public keys of this site for this sum."""
         return PublicKeys(_raw(self._mask), _raw(self._letter))
 
     def shares(self, keys: Mapping[str, PublicKeys]) -> dict[str, bytes]:
@@ -198,6 +200,7 @@ class Collector:
     _total: Vector = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     def take(self, site: str, masked: Vector) -> None:
+        """Add a site's masked numbers to the total; a second time is refused."""
         if site not in self.rules.sites or masked.dtype != np.uint64 or masked.shape != (self.rules.length,):
             raise WireError(f"Site '{site}' sent something other than {self.rules.length} masked numbers.")
         if site in self._sent:
@@ -207,6 +210,7 @@ class Collector:
 
     @property
     def sent(self) -> tuple[str, ...]:
+        """The sites whose numbers are in the total, sorted."""
         return tuple(sorted(self._sent))
 
     def open(self, revealed: Mapping[str, Mapping[str, tuple[str, int]]]) -> npt.NDArray[np.float64]:
@@ -231,6 +235,7 @@ class Collector:
 
 
 def own_mask_key(rules: Rules, seed: bytes) -> bytes:
+    """The key of a site's own mask in this sum, from its seed."""
     return derive(seed, f"prismfl own mask {rules.label}")
 
 

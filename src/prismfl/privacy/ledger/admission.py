@@ -85,18 +85,22 @@ class Cap:
             raise UserError(f"Expected a relation out of {', '.join(RELATIONS)}, got {self.relation!r}.")
 
     def describe(self) -> str:
+        """The cap in words."""
         return f"epsilon {self.epsilon:g} at delta {self.delta:g}, unit {self.unit}, {self.relation}"
 
 
 def cap_json(cap: Cap | None) -> dict[str, Any] | None:
+    """A cap as plain values; None stays None."""
     return None if cap is None else asdict(cap)
 
 
 def cap_from_json(data: Mapping[str, Any] | None) -> Cap | None:
+    """The inverse of `cap_json`."""
     return None if data is None else Cap(**data)
 
 
 def cap_text(cap: Cap | None) -> str:
+    """A cap, or that there is none, in words."""
     return "no cap" if cap is None else f"a cap of {cap.describe()}"
 
 
@@ -178,6 +182,7 @@ def holds(cap: Cap, *, order: int | None, standing: Sequence[Cost]) -> bool:
 
 
 def check_terms(cost: Cost, cap: Cap) -> None:
+    """Refuses a cost whose unit or relation is not the cap's."""
     if (cost.unit, cost.relation) != (cap.unit, cap.relation):
         raise BudgetError(
             f"Refused: a cost per {cost.unit} under {cost.relation} cannot be paid from a cap per {cap.unit} under "
@@ -219,6 +224,7 @@ def units(cost: Cost) -> list[int]:
 
 
 def total(costs: Sequence[Cost]) -> list[int]:
+    """The RDP of some costs together, per order in integers."""
     summed = [0] * len(account.ORDERS)
     for cost in costs:
         summed = [a + b for a, b in zip(summed, units(cost), strict=True)]

@@ -86,6 +86,7 @@ class Run:
 
     @property
     def held(self) -> Cost:
+        """Its plan while open, and under rule "pld" once anything was charged; otherwise what was charged."""
         in_full = self.open or (self.rule == "pld" and not self.charged.is_zero)
         return self.plan if in_full else self.charged
 
@@ -115,11 +116,13 @@ class Balances:
     charges: dict[str, Charge] = field(default_factory=dict)
 
     def resolve(self, dataset: str) -> str:
+        """The id of the data set that this one has become a part of, or its own."""
         while dataset in self.absorbed:
             dataset = self.absorbed[dataset]
         return dataset
 
     def dataset(self, dataset: str) -> Known:
+        """The data set with this id, or the one that it has become a part of; an unknown id is an error."""
         found = self.datasets.get(self.resolve(dataset))
         if found is None:
             known = ", ".join(self.datasets) or "none"
@@ -127,6 +130,7 @@ class Balances:
         return found
 
     def runs_on(self, dataset: str) -> list[Run]:
+        """All reservations on a data set and on those that have become a part of it."""
         return [run for run in self.runs.values() if self.resolve(run.dataset) == dataset]
 
     def standing(self, dataset: str) -> list[Cost]:
@@ -157,6 +161,7 @@ class Balances:
         return exact or next(found, None)
 
     def charges_on(self, dataset: str) -> list[Charge]:
+        """All charges on a data set and on those that have become a part of it."""
         return [charge for charge in self.charges.values() if self.resolve(charge.dataset) == dataset]
 
     def spent(self, dataset: str) -> tuple[Cost, ...]:
@@ -172,6 +177,7 @@ class Balances:
         return tuple(sums.values())
 
     def status(self, dataset: Known) -> DatasetStatus:
+        """The balance of a data set, as it is shown."""
         runs, charges, used = self.runs_on(dataset.id), self.charges_on(dataset.id), None
         if dataset.cap is not None:
             standing, declared = self.standing(dataset.id), self.declared(dataset.id)
@@ -191,6 +197,7 @@ class Balances:
         )
 
     def apply(self, entry: Entry) -> None:
+        """Takes in the next entry of the chain; one of an unknown kind is refused."""
         body = entry.body
         if entry.kind == "dataset":
             self.datasets[body["dataset"]] = Known(
@@ -246,6 +253,7 @@ class Balances:
             self.names[body["name"]] = target.id
 
     def charge(self, release: str) -> Charge:
+        """The charge of a release; an unknown release is an error."""
         found = self.charges.get(release)
         if found is None:
             raise UserError(f"No release {release!r} in the ledger.")
@@ -258,6 +266,7 @@ class Balances:
         return sorted(found, key=lambda pair: int(pair[0].rsplit("/", 1)[1]))
 
     def releases_with_memory(self, run: str) -> list[str]:
+        """The releases of a run of which the site still remembers something."""
         return [name for name, charge in self.charges.items() if charge.run == run and charge.memory is not None]
 
     def outlived(self, release: str) -> list[str]:

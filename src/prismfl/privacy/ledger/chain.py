@@ -158,6 +158,7 @@ class Chain:
         self.db.execute(f"INSERT {'OR REPLACE ' if anew else ''}INTO blobs VALUES (?, ?)", (name, data))
 
     def drop(self, name: str) -> None:
+        """Deletes stored bytes, inside a transaction."""
         self.db.execute("DELETE FROM blobs WHERE name = ?", (name,))
 
     def _catch_up(self, *, first: bool = False) -> None:
@@ -214,6 +215,7 @@ class Chain:
 
 
 def digest_of(data: bytes) -> str:
+    """The SHA-256 of some bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
