@@ -31,6 +31,7 @@ def read_arrays(
     natural: str | None,
     faults: Faults,
 ) -> Found:
+    """The records of a file of named arrays: x and y, or x_train, y_train, x_test and y_test."""
     arrays = read_members(path)
     parts = [("x", "y")] if "x" in arrays else [("x_train", "y_train"), ("x_test", "y_test")]
     wanted = [key for part in parts for key in part] + [key for key in (unit, natural) if key is not None]

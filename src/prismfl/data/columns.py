@@ -107,6 +107,7 @@ def _text(path: Path, limit: int, *, lenient: bool) -> str:
 
 
 def read_parquet(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) -> Columns:
+    """The columns of a Parquet file, bounded in bytes and cells."""
     noted = faults or Faults()
     try:
         import pyarrow

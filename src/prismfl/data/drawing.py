@@ -14,6 +14,7 @@ Rng = np.random.Generator
 
 
 def uniform(rng: Rng, low: float, high: float, *size: int) -> Pixels:
+    """Uniform draws between `low` and `high` as float32."""
     return rng.uniform(low, high, size).astype(np.float32)
 
 
@@ -38,6 +39,7 @@ def smooth_noise(rng: Rng, n: int, height: int, width: int, *, grain: float, mir
 
 
 def dead_leaves(rng: Rng, n: int, height: int, width: int) -> Pixels:
+    """Images (n, h, w, 3) in [0, 1] of textured leaves that cover one another, under an uneven light."""
     gy, gx = (axis[None] for axis in grid(height, width))
     colours = palette(rng, n)
     images = np.zeros((n, height, width, 3), dtype=np.float32)

@@ -14,6 +14,7 @@ from prismfl.data.split import assemble, divide
 
 
 def read_embedded(spec: Spec, subset: int | None) -> Dataset:
+    """The embedded data set that a spec names, in a training and a test part."""
     if spec.name == "mnist-5k":
         x, y = _mnist_5k()
         return _split(spec, x.reshape(-1, 1, 28, 28), y, subset=subset)

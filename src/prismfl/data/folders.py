@@ -35,6 +35,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 def read_folders(
     root: Path, *, classes: Sequence[str] | None, size: int | None, channels: int | None, faults: Faults
 ) -> Found:
+    """The images in class folders as features and labels, with a test part where the root has one."""
     if channels not in (None, 1, 3):
         raise UserError(f"Expected channels 1 or 3, got {channels}.")
     if faults.lenient and (not classes or size is None or channels is None):

@@ -11,6 +11,7 @@ from prismfl.errors import UserError
 
 
 def draw(counts: npt.NDArray[np.int64], classes: tuple[str, ...], path: Path) -> Path:
+    """Write a bar for each site, its records stacked by class, as a picture; gives the path back."""
     # The object interface leaves the process-wide matplotlib backend alone.
     from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -22,6 +22,7 @@ def grid(images: torch.Tensor, columns: int, *, gap: int = 1) -> torch.Tensor:
 
 
 def save_sheet(sheet: torch.Tensor, path: Path, *, scale: int = 2) -> None:
+    """Write a sheet (c, h, w) in [0, 1] as a picture, each pixel `scale` times as wide and high."""
     pixels = (sheet.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
     pixels = np.repeat(np.repeat(pixels, scale, axis=0), scale, axis=1)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -78,9 +78,11 @@ class Column:
 
     @property
     def width(self) -> int:
+        """Features that the column takes after encoding."""
         return len(self.categories) if self.type == "categorical" else 1
 
     def bounds(self) -> tuple[float, float]:
+        """The declared min and max of a numeric column."""
         assert self.min is not None
         assert self.max is not None
         return self.min, self.max
@@ -113,6 +115,7 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the feature columns, in the declared order."""
         return tuple(c.name for c in self.columns)
 
     @property
@@ -155,6 +158,7 @@ class Schema:
         return torch.from_numpy(out)
 
     def encode_labels(self, values: Values, faults: Faults | None = None) -> torch.Tensor:
+        """Labels as class numbers in the declared order."""
         import torch
 
         return torch.from_numpy(class_codes(values, self.classes, faults or Faults()))
@@ -179,11 +183,13 @@ class Schema:
         return table
 
     def decode_labels(self, y: torch.Tensor) -> npt.NDArray[np.str_]:
+        """The class names of class numbers."""
         names: npt.NDArray[np.str_] = np.asarray(self.classes)[y.detach().cpu().numpy()]
         return names
 
 
 def check_classes(classes: Sequence[str]) -> None:
+    """Refuse fewer than two classes, or one that is declared twice."""
     if len(classes) < 2:
         raise UserError(f"Expected at least two declared classes, got {listed(classes) or 'none'}.")
     if len(set(classes)) != len(classes):
@@ -204,6 +210,7 @@ def plain(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
+    """Whether a cell stands for a missing value."""
     return plain(value).lower() in MISSING
 
 

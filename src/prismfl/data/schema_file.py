@@ -38,6 +38,7 @@ class _Bounded(yaml.SafeLoader):
 
 
 def read_schema(path: str | Path) -> Schema:
+    """The schema that a TOML or YAML file declares."""
     return parse_schema(read_content(Path(path)), where=f"schema {path}")
 
 

@@ -105,6 +105,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def check_alpha(split: Split) -> None:
+    """Refuse a Dirichlet split whose alpha is not positive and finite."""
     if not 0 < split.alpha < np.inf:
         raise UserError(f"Expected alpha > 0 in split dirichlet, got {split.alpha}.")
 
@@ -143,6 +144,7 @@ def _deal(sites: int, each: int, classes: int, rng: np.random.Generator) -> list
 
 
 def natural_column(ids: npt.ArrayLike | None, count: int, split: Split) -> npt.NDArray[Any]:
+    """The ids by which a natural split divides, one for each of `count` records."""
     if ids is None:
         raise UserError(f"Split {split} needs an id column (say natural(hospital)), but this data has none.")
     column = np.asarray(ids)
@@ -152,5 +154,6 @@ def natural_column(ids: npt.ArrayLike | None, count: int, split: Split) -> npt.N
 
 
 def check_natural(names: int, sites: int, split: Split) -> None:
+    """Refuse a natural split that has fewer ids than sites."""
     if names < sites:
         raise UserError(f"Expected at most {names} sites for split {split} (one id each), got {sites}.")

@@ -24,6 +24,7 @@ Rows = list[list[str]]
 
 
 def read_stored(spec: Spec, folder: Path | None, subset: int | None) -> Dataset:
+    """The stored data set that a spec names, in a training and a test part."""
     if spec.name in _IMAGES:
         return assemble(spec, _IMAGES[spec.name](spec, folder), subset=subset)
     read, schema = _TABLES[spec.name]
@@ -58,6 +59,7 @@ def read_sheet(content: bytes, *, columns: int, side: int) -> Pixels:
 
 
 def read_npz(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an NPZ archive, by name."""
     # Pickled arrays are refused: a file may hold numbers and text, never code.
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         return {key: archive[key] for key in archive.files}

@@ -38,6 +38,7 @@ def read_table(
     bounds: Bounds | None,
     faults: Faults,
 ) -> Found:
+    """The records of a table file, encoded by its schema, with their labels, ids and test part."""
     table = read_columns(path, faults)
     target = roles.label or (schema.label if schema else None)
     if target is None:

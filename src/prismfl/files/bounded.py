@@ -66,10 +66,12 @@ def _check(path: Path, found: os.stat_result, limit: int) -> None:
 
 
 def too_long(path: Path, limit: int) -> UserError:
+    """The error for a file that is longer than its limit."""
     return UserError(f"Expected at most {limit:,} bytes in {path}, got more; it is larger than the limit.")
 
 
 def read_text(path: Path, *, limit: int = TEXT_LIMIT) -> str:
+    """A regular file of at most `limit` bytes as UTF-8 text."""
     try:
         return read_regular(path, limit=limit).decode()
     except UnicodeDecodeError:

@@ -38,4 +38,5 @@ def parse(raw: bytes | str, where: object) -> Any:
 
 
 def read_json(folder: Path, name: str) -> Any:
+    """What a JSON file at or below `folder` holds, bounded in length and depth."""
     return parse(read_bytes(folder, name, most=MOST_JSON_BYTES), folder / name)

@@ -11,6 +11,7 @@ from prismfl.transport.post import RoundRules
 
 
 def serve(grid: flower.Grid, context: flower.Context) -> None:
+    """Serve the prepared run that the run config names, or prepare one from a config file and serve that."""
     from prismfl.server import serving
     from prismfl.server.config import enrolled
 

@@ -30,10 +30,12 @@ class ServerConfig(BaseModel):
     evaluate: bool = Field(False, description="measure accuracy on the test part of a named data set, on the server")
 
     def rules(self) -> RoundRules:
+        """The rules of a round that this config sets."""
         return RoundRules(self.quorum, deadline=self.deadline, join=self.join)
 
 
 def init_server(folder: Path, config: ServerConfig, names: list[str]) -> None:
+    """Make a server's folder: its certificates for these names, a place for the sites' keys, and `server.toml`."""
     if (folder / FILE).exists():
         raise UserError(f"'{folder}' holds a server already.")
     make_authority(folder / "keys", names)
@@ -42,6 +44,7 @@ def init_server(folder: Path, config: ServerConfig, names: list[str]) -> None:
 
 
 def load_server(folder: Path) -> ServerConfig:
+    """The checked `server.toml` of a server's folder."""
     if not (folder / FILE).is_file():
         raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl server init {folder}.")
     found: ServerConfig = validate(ServerConfig, read(folder / FILE), str(folder / FILE))

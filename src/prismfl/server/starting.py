@@ -33,10 +33,12 @@ class SuperLink:
 
     @property
     def local_address(self) -> str:
+        """HOST:PORT at which this machine reaches the SuperLink."""
         host = "127.0.0.1" if self.config.host == "0.0.0.0" else self.config.host
         return f"{host}:{self.config.port}"
 
     def start(self) -> None:
+        """Start the process, wait until it listens, and write the config by which Flower's commands find it."""
         keys, home = self.folder / "keys", self.folder / "flower"
         home.mkdir(exist_ok=True)
         _refuse_taken(self.local_address)
@@ -68,9 +70,11 @@ class SuperLink:
         write_atomically(note, json.dumps({**known, **new}).encode())
 
     def alive(self) -> bool:
+        """Whether the process was started and still runs."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
+        """End the process, if it was started, and whatever it has started."""
         if self._process is not None:
             end(self._process)
 

@@ -22,6 +22,7 @@ SITE = "PRISMFL_SITE"
 
 
 def answer(request: Request, context: flower.Context) -> Answer:
+    """The answer of the site that the environment names, or else of a simulated one."""
     from prismfl.site.office import Office
 
     folder = os.environ.get(SITE)

@@ -51,6 +51,7 @@ class Imported:
 
 
 def seal_bundle(key: Ed25519PrivateKey, header: Mapping[str, Any], release: bytes) -> bytes:
+    """A release with its header and digest, signed, as the bytes of a bundle."""
     text = json.dumps({**header, "digest": digest(release)}, sort_keys=True).encode()
     body = MAGIC + struct.pack("<I", len(text)) + text + release
     return body + key.sign(body)
@@ -108,6 +109,7 @@ class Peer:
         return cls(office, description, job, directory)
 
     def state(self) -> State:
+        """The state that this site has come to; the first time, the initial one, which it saves."""
         state = self.directory.load_state()
         if state is None:
             state = initial_state(self.job)

@@ -96,6 +96,7 @@ def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
 
 
 def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
+    """The config, once its values are found to fit together; `thorough` checks methods and releases too."""
     from prismfl.data import DATASETS
 
     check_name(config.name)

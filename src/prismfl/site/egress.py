@@ -63,6 +63,7 @@ class EgressLog:
         )
 
     def copy(self, run: str, round: int) -> bytes | None:
+        """The kept bytes of a run's release of a round, or None if there are none."""
         path = self.copies / f"{run}-{round:04d}.safetensors"
         return read_regular(path, limit=MAX_BYTES) if path.exists() else None
 
@@ -71,6 +72,7 @@ class EgressLog:
         self._append({"what": "word", "run": run, "round": round, "word": word})
 
     def rows(self) -> list[dict[str, Any]]:
+        """Every whole row of the log, oldest first."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         return [load_json(line, depth=DEPTH) for line in lines if line.endswith("}")]
 
@@ -112,6 +114,7 @@ class Approvals:
         return name
 
     def decide(self, name: str, decision: Decision) -> Held:
+        """Write down a decision on a held release; another one than before is refused."""
         held = self.find(name)
         if held.decision not in ("waiting", decision):
             raise UserError(f"Release '{name}' was {held.decision} before; that stands.")
@@ -119,6 +122,7 @@ class Approvals:
         return self.find(name)
 
     def find(self, name: str) -> Held:
+        """The held release of this id, with its decision and the files to look at."""
         place = self.folder / name
         if "/" in name or not (place / "held.json").exists():
             known = ", ".join(held.id for held in self.all() if held.decision == "waiting")
@@ -129,6 +133,7 @@ class Approvals:
         return Held(name, str(read_json(place / "held.json")["release"]), decision, files)
 
     def all(self) -> list[Held]:
+        """Every held release, by id, decided or not."""
         return [self.find(p.parent.name) for p in sorted(self.folder.glob("*/held.json"))]
 
     def wait(self, name: str, seconds: float, *, poll: float = 0.5) -> Decision:

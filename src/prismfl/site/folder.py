@@ -61,9 +61,11 @@ class OneLine(logging.Formatter):
     """No line break and no control character, which a server could put into a name; never a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record as one printable line."""
         record.exc_info, record.exc_text, record.stack_info = None, None, None
         return printable(super().format(record))
 
 
 def printable(line: str) -> str:
+    """The line, cut to `LINE` characters, with a space for each that cannot be printed."""
     return "".join(c if c.isprintable() else " " for c in line[:LINE])

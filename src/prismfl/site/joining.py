@@ -97,6 +97,7 @@ def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
 
 
 def supernode_command(folder: Path, address: str, *, insecure: bool) -> list[str]:
+    """The command that starts this site's SuperNode against the server at `address`."""
     keys = folder / "keys"
     command = [beside_python("flower-supernode"), "--superlink", address]
     if insecure:

@@ -80,6 +80,7 @@ def node_identity(public_key: Path) -> bytes:
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The private Ed25519 key in a file."""
     raw = read_regular(path, limit=KEY_LIMIT)
     try:
         key = serialization.load_ssh_private_key(raw, None)
@@ -91,6 +92,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def verifying_key(path: Path) -> Ed25519PublicKey:
+    """The public Ed25519 key in a file."""
     raw = read_regular(path, limit=KEY_LIMIT)
     try:
         key = serialization.load_ssh_public_key(raw)

@@ -59,6 +59,7 @@ class Office:
 
     @classmethod
     def open(cls, folder: Path) -> Office:
+        """The site in this folder, which is closed to others where it was open."""
         office = cls(folder, load_site(folder))
         closed = close_site(folder)
         if closed is not None:

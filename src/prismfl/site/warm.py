@@ -10,6 +10,7 @@ from prismfl.transport.flower.guard import FIFO, fork_apps, import_flower
 
 
 def main() -> None:
+    """Import everything, read the site's data, and fork a ClientApp for each command that comes in."""
     os.umask(0o077)
     quiet_crashes()  # stderr goes into supernode.log, and so does that of the processes forked from here
     folder = Path(os.environ["PRISMFL_SITE"])

@@ -21,10 +21,12 @@ class Fault:
     code: str
 
     def line(self, why: str = "") -> str:
+        """The fault as one line to show, with a reason where one is given."""
         return f"round {self.round + 1}: {self.site} does not count: {self.code}" + (f" ({why})" if why else "")
 
 
 def note(directory: RunDirectory, round: int, site: str, code: str) -> Fault:
+    """Add a fault to the run's `faults.jsonl` and give it back."""
     fault = Fault(round, site, clean_code(code))
     with (directory.path / "faults.jsonl").open("a") as file:
         file.write(json.dumps(asdict(fault), sort_keys=True) + "\n")
@@ -32,6 +34,7 @@ def note(directory: RunDirectory, round: int, site: str, code: str) -> Fault:
 
 
 def faults(directory: RunDirectory) -> list[Fault]:
+    """The faults noted beside the run, oldest first."""
     path = directory.path / "faults.jsonl"
     return [Fault(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -44,13 +44,16 @@ class InProcess:
         self._done = 0
 
     def places(self) -> Mapping[int, str | None]:
+        """Every host by its number, with its site's name."""
         return self._names
 
     def send(self, place: int, request: Request) -> bool:
+        """Queue the request until its answer is collected; always taken."""
         self._asked.append((place, request))
         return True
 
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
+        """Answer the queued requests one by one, each with its place and request."""
         while self._asked:
             place, request = self._asked.popleft()
             yield place, request, self._answer(self.hosts[place], request)

@@ -34,6 +34,7 @@ class Inbox(Mapping[str, Items]):
 
     @property
     def refused(self) -> set[str]:
+        """The sites whose releases were taken out for good."""
         return {path.stem for path in self.folder.glob("*.refused")}
 
     def close(self) -> None:
@@ -42,6 +43,7 @@ class Inbox(Mapping[str, Items]):
 
     @property
     def closed(self) -> bool:
+        """Whether the inbox was closed, by this process or an earlier one."""
         return (self.folder / "closed").exists()
 
     def clear(self) -> None:
@@ -75,24 +77,29 @@ class MemoryInbox(Inbox):
         self._refused: set[str] = set()
 
     def put(self, site: str, raw: bytes, items: Items | None = None) -> None:
+        """Keep what the site's answer holds where it was read already, else its bytes."""
         if items is None:
             self._raw[site] = raw
         else:
             self._items[site] = items
 
     def raw(self, site: str) -> bytes:
+        """What the site sent, byte for byte, where it was put as bytes alone."""
         return self._raw[site]
 
     def drop(self, site: str) -> None:
+        """Forget what the site sent; it may be asked again."""
         self._raw.pop(site, None)
         self._items.pop(site, None)
 
     def refuse(self, site: str) -> None:
+        """Take a site's release out for good, and note that it was."""
         self._refused.add(site)
         self.drop(site)
 
     @property
     def refused(self) -> set[str]:
+        """The sites whose releases were taken out for good."""
         return set(self._refused)
 
     def close(self) -> None:
@@ -100,9 +107,11 @@ class MemoryInbox(Inbox):
 
     @property
     def closed(self) -> bool:
+        """Never: no earlier process can have closed it."""
         return False
 
     def clear(self) -> None:
+        """Forget all answers; who was refused is kept."""
         self._raw, self._items = {}, {}
 
     def __getitem__(self, site: str) -> Items:

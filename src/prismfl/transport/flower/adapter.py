@@ -56,6 +56,7 @@ def unpack(content: RecordDict) -> tuple[dict[str, str], bytes] | None:
 
 
 def request_record(request: Request) -> RecordDict:
+    """A request as the content of a Flower message."""
     words = {
         "kind": request.kind,
         "job": json.dumps(request.job, sort_keys=True),
@@ -68,6 +69,7 @@ def request_record(request: Request) -> RecordDict:
 
 
 def read_request(message: Message) -> Request:
+    """The request in a message, its words bounded and its kind a known one."""
     found = unpack(message.content)
     if found is None:
         raise UserError("Expected a request of a prismfl server.")
@@ -119,6 +121,7 @@ class BoundedCalls:
         return found
 
     def forget(self, name: Hashable) -> None:
+        """Give up the unfinished call of this name, if there is one."""
         self._unfinished.pop(name, None)
 
 
@@ -148,6 +151,7 @@ class GridPost:
         self._seen = float("-inf")
 
     def places(self) -> Mapping[int, str | None]:
+        """Every node and its site's name, asked anew after `refresh` seconds; with enrolled keys, no other node."""
         if time.monotonic() - self._seen >= self.refresh:
             nodes = self._calls("nodes", self.grid.get_nodes)
             if nodes is None:
@@ -159,6 +163,7 @@ class GridPost:
         return self._places
 
     def send(self, place: int, request: Request) -> bool:
+        """Whether the Grid took the request for delivery."""
         ttl = request.seconds + TTL_MARGIN
         message = Message(request_record(request), place, MESSAGE_TYPE, ttl=ttl, group_id=str(request.round + 1))
         name = (place, request.kind, request.round, request.turn)
@@ -169,6 +174,7 @@ class GridPost:
         return True
 
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
+        """Replies that have arrived, each with its place and request; a request that has expired is given up."""
         for name, (_, _, expires) in list(self._tickets.items()):
             # One by one: a reply that never becomes whole must not keep others waiting.
             replies = self._calls(name, partial(self.grid.pull_messages, [name])) or []
@@ -205,6 +211,7 @@ def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:
 
 
 def server_app(main: Callable[[Grid, Context], None]) -> ServerApp:
+    """A Flower ServerApp that runs `main`."""
     app = ServerApp()
 
     @app.main()

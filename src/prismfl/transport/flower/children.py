@@ -27,6 +27,7 @@ class ProcessError(PrismError):
 
 
 def is_running(pid: int) -> bool:
+    """Whether a process of this number exists and is no zombie, where /proc can tell."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -50,6 +51,7 @@ def pid_of(path: Path) -> int | None:
 
 
 def split_address(address: str) -> tuple[str, int]:
+    """The host (without brackets) and the port of HOST:PORT."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise UserError(f"Expected a server as HOST:PORT, got '{address}'.")
@@ -57,16 +59,19 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def environment(home: Path) -> dict[str, str]:
+    """The quiet environment of Flower's processes, with this Python's folder first on the path."""
     found = quiet_environment(str(home))
     found["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{found.get('PATH', '')}"
     return found
 
 
 def guarded(function: str) -> list[str]:
+    """The command that runs a function of `guard` in a new Python."""
     return [sys.executable, "-c", f"from prismfl.transport.flower.guard import {function}; {function}()"]
 
 
 def beside_python(command: str) -> str:
+    """The path of a command that is installed beside this Python."""
     path = Path(sys.executable).parent / command
     if not path.exists():
         raise UserError(f"Flower is not installed ({command} is missing): pip install 'prismfl[flower]'.")
@@ -74,6 +79,7 @@ def beside_python(command: str) -> str:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a child without input that writes into `log` and dies with its parent."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -119,6 +125,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(pid: int) -> None:
+    """Kill a process at once; one that is gone already is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
@@ -144,6 +151,7 @@ def kill_stale(pid: int, word: str) -> None:
 
 
 def free_port() -> int:
+    """A port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

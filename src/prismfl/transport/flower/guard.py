@@ -41,6 +41,7 @@ class LocalOnly:
         self.app, self.limit = app, limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the app, or refuse it: 403 by where it comes from, 413 by the size of its body."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
