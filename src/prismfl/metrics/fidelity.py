@@ -32,6 +32,7 @@ class Features:
     accuracy: float
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The features of pictures, in double precision."""
         with torch.no_grad():
             return torch.cat([self.module(part).flatten(1).double() for part in torch.split(x, CHUNK)])
 

@@ -130,6 +130,7 @@ class RecordBound(Loss):
     labels: int = 0
 
     def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
+        """The loss of one record; `extra` is its latent noise."""
         record = x.flatten()
         if self.labels:
             record = torch.cat([record, (torch.arange(self.labels, device=y.device) == y).to(record.dtype)])

@@ -69,6 +69,7 @@ class RecordMisfit(Loss):
     classes: int = 1
 
     def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
+        """The loss of one record; `extra` are its noise level and noise."""
         sigma, noise = noise_draws(extra[0], tuple(x.shape))
         label = (torch.arange(self.classes, device=y.device) == y).to(x)
         assert isinstance(self.module, UNet)

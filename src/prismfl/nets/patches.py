@@ -98,6 +98,7 @@ class Frame:
     clip: float
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
+        """Coordinates of norm at most 1."""
         z = ((features - self.mean) / self.std) @ self.basis
         norms: torch.Tensor = z.norm(dim=1, keepdim=True)
         return z / norms.clamp_min(self.clip)

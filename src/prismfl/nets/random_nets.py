@@ -29,6 +29,7 @@ class RandomNet:
     std: torch.Tensor
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Normed features of pictures."""
         return F.normalize((_raw(x, self.layers, self.projections, self.view) - self.mean) / self.std, dim=1)
 
 

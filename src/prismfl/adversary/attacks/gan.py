@@ -47,6 +47,7 @@ class Generator:
     shape: tuple[int, ...]
 
     def __call__(self, z: torch.Tensor) -> torch.Tensor:
+        """Pictures for latent numbers."""
         flat = self.mean + (z @ self.spread.T + self.centre) @ self.basis
         return flat.clamp(0.0, 1.0).reshape(-1, *self.shape)
 

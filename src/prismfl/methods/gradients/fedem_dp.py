@@ -48,6 +48,7 @@ class PerturbedLoss:
     settings: fedem.Perturbing
 
     def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        """The loss of one perturbed record."""
         one, classifier = x.unsqueeze(0), Classifier(self.module)
         start = fedem.shift_of(z, tuple(one.shape), self.settings)
         shift = fedem.perturbation(classifier, dict(params), one, y.unsqueeze(0), cfg=self.settings, start=start)
