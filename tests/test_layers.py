@@ -150,6 +150,16 @@ def test_the_check_sees_imports_that_point_up(tmp_path: Path) -> None:
     assert level("prismfl.runs.simulate") > level("prismfl.transport") > level("prismfl.runs.config")
 
 
+def test_a_class_name_stands_once() -> None:
+    """Config is each method's own; a Synthesizer also travels as a payload."""
+    seen: dict[str, str] = {}
+    for module, path in modules().items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and node.name not in ("Config", "Synthesizer"):
+                assert node.name not in seen, f"{node.name} in {module} and {seen[node.name]}"
+                seen[node.name] = module
+
+
 def test_no_pickle_and_no_torch_load_anywhere() -> None:
     for path in modules().values():
         text = path.read_text()

@@ -95,7 +95,7 @@ class Pass:
     """One ordinary pass: the gradient by the weights, and what the pass of tangents needs."""
 
     gradient: Found
-    first: tuple[first_block.Seen, first_block.Returned]
+    first: tuple[first_block.Seen, first_block.FirstReturned]
     kept: tuple[Kept, ...]
     features: torch.Tensor
     chances: torch.Tensor
@@ -160,7 +160,7 @@ def reference(
     return {k: g.detach() for k, g in gradient.items()}, torch.autograd.grad(along, images)[0]
 
 
-def _own(block: Block, params: Params) -> first_block.Weights:
+def _own(block: Block, params: Params) -> first_block.FirstWeights:
     return first_block.weights(
         *(params[name] for name in (block.conv + ".weight", block.norm + ".weight", block.norm + ".bias"))
     )

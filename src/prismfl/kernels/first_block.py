@@ -22,7 +22,7 @@ FEW = 8  # channels of a picture
 
 
 @dataclass(frozen=True)
-class Weights:
+class FirstWeights:
     """A kernel as (numbers of a patch, channels), and the norm's gain and shift; or a direction to move these in."""
 
     kernel: torch.Tensor
@@ -34,7 +34,7 @@ class Weights:
 class Seen:
     """What a pass forward leaves."""
 
-    weights: Weights
+    weights: FirstWeights
     patches: torch.Tensor  # (records, pixels, numbers of a patch, their mean taken away, and a one)
     spread: torch.Tensor  # (records, numbers of a patch, numbers of a patch): the covariance
     factor: torch.Tensor  # (records, 1, channels): what the norm multiplies by
@@ -57,7 +57,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Returned:
+class FirstReturned:
     """What a pass backward leaves: the cotangent of the means, the products of the patches and what passed the
     ReLU, and the gradients by kernel, gain and shift of each record."""
 
@@ -69,7 +69,7 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class Moved:
+class FirstMoved:
     """What a pass forward along a direction leaves: how `unit` moves, and the norm's factor as a share of itself."""
 
     unit: torch.Tensor
@@ -83,9 +83,9 @@ def fits(x: torch.Tensor, weight: torch.Tensor, padding: int) -> bool:
     return weight.shape[1] < FEW and weight.shape[2:] == (3, 3) and even and x.device.type != "mps"
 
 
-def weights(weight: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> Weights:
+def weights(weight: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> FirstWeights:
     """From a kernel (out, in, 3, 3)."""
-    return Weights(weight.permute(2, 3, 1, 0).flatten(0, 2), gain, shift)
+    return FirstWeights(weight.permute(2, 3, 1, 0).flatten(0, 2), gain, shift)
 
 
 def as_kernel(values: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ def as_kernel(values: torch.Tensor) -> torch.Tensor:
     return values.view(*some, 3, 3, numbers // 9, channels).movedim((-1, -2), (-4, -3))
 
 
-def forward(x: torch.Tensor, own: Weights, *, padding: int, eps: float) -> tuple[torch.Tensor, Seen]:
+def forward(x: torch.Tensor, own: FirstWeights, *, padding: int, eps: float) -> tuple[torch.Tensor, Seen]:
     """The means."""
     patches, size = _patches(x, padding)
     centred = patches[..., :-1].double()  # the spread of a channel may be a small difference of large numbers
@@ -119,7 +119,7 @@ def reference(
     return plane_norm.reference(F.conv2d(x, weight, padding=padding), gain, shift, eps)
 
 
-def backward(cotangent: torch.Tensor, seen: Seen) -> Returned:
+def backward(cotangent: torch.Tensor, seen: Seen) -> FirstReturned:
     """The gradients of each record from the cotangent of the means."""
     cotangent = _quarters(cotangent)
     products = cotangent.new_empty(len(cotangent), seen.patches.shape[2], cotangent.shape[2])
@@ -129,10 +129,10 @@ def backward(cotangent: torch.Tensor, seen: Seen) -> Returned:
     by_gain = (by_patch * seen.unit).sum(1, keepdim=True)
     scale = seen.weights.gain * seen.factor
     by_kernel = (by_patch - (seen.spread @ seen.unit) * by_gain) * scale
-    return Returned(cotangent, products, by_kernel, by_gain[:, 0], by_shift)
+    return FirstReturned(cotangent, products, by_kernel, by_gain[:, 0], by_shift)
 
 
-def forward_along(seen: Seen, along: Weights) -> tuple[torch.Tensor, Moved]:
+def forward_along(seen: Seen, along: FirstWeights) -> tuple[torch.Tensor, FirstMoved]:
     """How the means move with the weights."""
     drift = -((seen.spread @ seen.unit) * along.kernel).sum(1, keepdim=True) * seen.factor
     unit = along.kernel * seen.factor + seen.unit * drift
@@ -141,11 +141,11 @@ def forward_along(seen: Seen, along: Weights) -> tuple[torch.Tensor, Moved]:
         moving = torch.bmm(seen.patches[part], affine[part])
         passed = torch.ops.aten.threshold_backward(moving, seen.out[part], 0)
         torch.mean(_four(passed), 1, out=pooled[part])
-    return seen.pictures(pooled), Moved(unit, drift)
+    return seen.pictures(pooled), FirstMoved(unit, drift)
 
 
 def backward_along(
-    cotangent: torch.Tensor, seen: Seen, returned: Returned, moved: Moved, along: Weights
+    cotangent: torch.Tensor, seen: Seen, returned: FirstReturned, moved: FirstMoved, along: FirstWeights
 ) -> torch.Tensor:
     """How the pictures' cotangent moves with the weights, with `cotangent` as the move of that of the means."""
     cotangent = _quarters(cotangent)

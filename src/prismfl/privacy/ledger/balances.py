@@ -57,7 +57,7 @@ class DatasetStatus:
 
 
 @dataclass(slots=True)
-class Run:
+class Reserved:
     """A reservation and what was released under it."""
 
     name: str
@@ -112,7 +112,7 @@ class Balances:
     datasets: dict[str, Known] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     absorbed: dict[str, str] = field(default_factory=dict)
-    runs: dict[tuple[str, str], Run] = field(default_factory=dict)
+    runs: dict[tuple[str, str], Reserved] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
 
     def resolve(self, dataset: str) -> str:
@@ -129,7 +129,7 @@ class Balances:
             raise UserError(f"No data set {dataset!r} in the ledger (known: {known}).")
         return found
 
-    def runs_on(self, dataset: str) -> list[Run]:
+    def runs_on(self, dataset: str) -> list[Reserved]:
         """All reservations on a data set and on those that have become a part of it."""
         return [run for run in self.runs.values() if self.resolve(run.dataset) == dataset]
 
@@ -143,7 +143,7 @@ class Balances:
         plans = [held for rule, held in rules if rule == "pld"]
         return plans[0] if len(plans) == 1 and all(rule in ("pld", "beside") for rule, _ in rules) else None
 
-    def _holders(self, dataset: str) -> list[tuple[Run, Cost]]:
+    def _holders(self, dataset: str) -> list[tuple[Reserved, Cost]]:
         """The runs that hold something. A plan admitted by its PLD epsilon holds all of it if others were admitted
         beside it and hold something, even when nothing came of it."""
         runs, kept, latest = self.runs_on(dataset), None, None
@@ -154,7 +154,7 @@ class Balances:
         held = [(run, run.plan if run is kept else run.held) for run in runs]
         return [(run, cost) for run, cost in held if not cost.is_zero]
 
-    def run(self, name: str, dataset: str) -> Run | None:
+    def run(self, name: str, dataset: str) -> Reserved | None:
         """A run's reservation on a data set, or on one that has become a part of it."""
         exact = self.runs.get((name, dataset))
         found = (known for known in self.runs_on(self.resolve(dataset)) if known.name == name)
@@ -211,7 +211,7 @@ class Balances:
             target.cap, target.order = admission.cap_from_json(body["cap"]), None
         elif entry.kind == "reserve":
             plan = Cost.from_json(body["plan"])
-            self.runs[body["run"], body["dataset"]] = Run(
+            self.runs[body["run"], body["dataset"]] = Reserved(
                 body["run"], body["dataset"], plan, body["rule"], last=entry.time
             )
             order = body["order"]
