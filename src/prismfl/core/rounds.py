@@ -1,4 +1,4 @@
-"""One round, seen from a site and from the server. Engines call these two functions and only move bytes."""
+"""One round, seen from a site and from the server. Transports call these functions and only move bytes."""
 
 from __future__ import annotations
 
