@@ -2,7 +2,7 @@
 
 Five turns: every site publishes keys, writes letters to the others, sends its masked numbers (the one release of the
 round, charged before it leaves), signs the list of those who sent, and reveals the shares that take the masks off the
-sum. Engines move the bytes. Asked twice, a site answers the same; asked anything else, it refuses.
+sum. Transports move the bytes. Asked twice, a site answers the same; asked anything else, it refuses.
 
 The server may lie. A site takes part with sites alone whose keys it holds; keys and lists are signed, over a digest of
 all that was agreed (`Roster.bind`), which is in every mask and letter as well; shares leave only for a list that a
