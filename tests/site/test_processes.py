@@ -223,6 +223,8 @@ def _read_all(connection: socket.socket) -> bytes:
 def test_too_few_sites_is_a_clear_error_and_stopping_leaves_nothing_behind(
     federation: Federation, sites: dict[str, subprocess.Popen[bytes]]
 ) -> None:
+    for pid in family(sites["south"].pid):
+        _kill(pid, signal.SIGKILL)
     federation.configure(quorum=3, deadline=10.0)
     text = (federation.server / "server.toml").read_text()
     (federation.server / "server.toml").write_text(text.replace(f"join = {PATIENCE}", "join = 5.0"))
