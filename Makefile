@@ -42,7 +42,7 @@ test-all: $(VENV)/docs-installed
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target processes docs wheel coverage
 
 processes: $(VENV)/installed
-	@$(BIN)/pytest -n 2 -m "processes or bench"
+	@$(BIN)/pytest -n 2 --dist loadfile -m "processes or bench"
 
 coverage: $(VENV)/installed
 	@$(BIN)/pytest -n 0 -m "not processes" --cov --cov-report=term --cov-fail-under=$(COVERAGE) $(COVERAGE_TESTS)
