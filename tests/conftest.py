@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ["PRISMFL_TUNING"] = "fixed"  # a rehearsal takes a minute; tests of it ask for it
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ def _own_ledger(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     """The user's one ledger, in a place of this test's own."""
     place = tmp_path_factory.mktemp("ledger")
     monkeypatch.setenv("PRISMFL_LEDGER", str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     return place
 
 

@@ -51,6 +51,8 @@ class Job:
         # Simulated noise follows from this text: a key that is gone stays, so that committed runs can be repeated.
         task = repr(replace(self.task, public=None)).removesuffix(")") + ", site_classes=None)"
         facts = [self.method.name, self.settings.model_dump(mode="json"), task, self.seed, repr(self.secure)]
+        if self.task.encoder is not None:
+            facts.append(self.task.encoder.digest)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
 
     def simulated_noise(self, place: str, round: int) -> Key:

@@ -87,6 +87,28 @@ Server = Callable[[Any, Task, State, Any, Key], Items]
 Adopt = Callable[[Any, State, OwnSite, Key], Items]
 Specs = Callable[[Any, Task, str], Mapping[str, JsonDict]]
 Possible = Callable[[Any, Task, State, str, Items], str | None]
+Models = Callable[[Any, Task, Items], Mapping[str, torch.nn.Module]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What automatic settings are chosen for: what the user gave, the public facts, and the budget."""
+
+    given: Mapping[str, Any]
+    task: Task
+    epsilon: float
+    secure: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Settings that were chosen, without those that were given, and why, a line each."""
+
+    settings: Mapping[str, Any]
+    words: tuple[str, ...]
+
+
+Auto = Callable[[Asked], Chosen]
 
 
 @dataclass(frozen=True)
@@ -103,6 +125,9 @@ class Method:
     `round_cost` is what a round costs (whether the site remembers nothing yet is its last argument), where that is not
     the plan of one round. `specs` are the words that a site's items carry, exactly (none where it does not say), and
     `possible` tells from public numbers why no honest site can have sent these items, or None.
+    `models` are the classifiers that the final items hold, by name, as modules from records to logits; without it there
+    is one, the task's classifier. `recommended` names the one to take. `takes_encoder`: it looks through the task's
+    public encoder. `auto` chooses the settings that were not given, from public numbers and public images alone.
     """
 
     name: str
@@ -128,9 +153,15 @@ class Method:
     round_cost: Callable[[Any, Task, int, bool], Cost] | None = None
     specs: Specs | None = None
     possible: Possible | None = None
+    models: Models | None = None
+    recommended: Callable[[Any], str] | None = None
+    takes_encoder: bool = False
+    auto: Auto | None = None
 
 
 __all__ = [
+    "Asked",
+    "Chosen",
     "DPSettings",
     "Inbox",
     "Items",

@@ -122,7 +122,15 @@ class SyntheticSet(Payload):
         return self.y if self.y.dtype == torch.int64 else self.y.argmax(1)
 
 
-KINDS: dict[str, type[Payload]] = {cls.kind: cls for cls in (Weights, Gradient, Statistics, SyntheticSet, Synthesizer)}
+class SyntheticEmbeddings(SyntheticSet):
+    """Synthetic rows in the coordinates of public features, with labels; `spec` names the encoder by its digest."""
+
+    kind = "synthetic-embeddings"
+
+
+KINDS: dict[str, type[Payload]] = {
+    cls.kind: cls for cls in (Weights, Gradient, Statistics, SyntheticSet, SyntheticEmbeddings, Synthesizer)
+}
 Items = Mapping[str, Payload]
 
 

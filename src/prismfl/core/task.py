@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
 from prismfl.privacy.cost import Cost, Relation
+
+
+class Encodes(Protocol):
+    """A public encoder, as far as a method may know it (`nets.encoders` has them)."""
+
+    name: str
+    layers: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what it computes with, in hex."""
+
+    def activations(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+        """One row of numbers an image, for each of its layers."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +40,7 @@ class Task:
     participation: float = 1.0
     device: str = "cpu"
     public: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    encoder: Encodes | None = field(default=None, repr=False, compare=False)
 
     @property
     def kind(self) -> str:

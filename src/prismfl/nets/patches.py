@@ -6,9 +6,11 @@ norm at most one along the leading public directions, which is what a release su
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from prismfl.rng import Key
@@ -17,20 +19,31 @@ CONTRAST_FLOOR = 1e-3  # keeps flat patches from being blown up to pure noise
 ROUNDS = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Patches:
+class Patches(nn.Module):
     """Unit atoms (K, d) in the space that `whiten` (d, d) makes of patches around `centre`."""
 
     atoms: torch.Tensor
     whiten: torch.Tensor
     centre: torch.Tensor
-    side: int
-    stride: int
-    threshold: float
-    pool: int
-    colour: int
 
-    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+    def __init__(
+        self,
+        atoms: torch.Tensor,
+        whiten: torch.Tensor,
+        centre: torch.Tensor,
+        *,
+        side: int,
+        stride: int,
+        threshold: float,
+        pool: int,
+        colour: int,
+    ) -> None:
+        super().__init__()
+        for name, value in (("atoms", atoms), ("whiten", whiten), ("centre", centre)):
+            self.register_buffer(name, value)
+        self.side, self.stride, self.threshold, self.pool, self.colour = side, stride, threshold, pool, colour
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Pooled two-sided soft-threshold codes of every patch, and coarse colour. Differentiable in the images."""
         width, channels = self.whiten.shape[0], images.shape[1]
         padded = F.pad(images, [self.side // 2] * 4)
@@ -80,11 +93,11 @@ def learn_patches(
         nearest = match.abs().argmax(1)
         signed = match.gather(1, nearest[:, None]).sign() * points
         heads = F.normalize(torch.zeros_like(heads).index_add_(0, nearest, signed) + 1e-3 * heads, dim=1)
-    return Patches(heads, whiten, centre, side, stride, threshold, pool, colour if channels == 3 else 0)
+    shown = colour if channels == 3 else 0
+    return Patches(heads, whiten, centre, side=side, stride=stride, threshold=threshold, pool=pool, colour=shown)
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
+class Frame(nn.Module):
     """Public coordinates: standardise, turn to the leading public directions, scale, clip to norm one.
 
     `values` are the public variances of the coordinates, `unit` is what a variance of 1 before the scaling has become.
@@ -95,25 +108,46 @@ class Frame:
     basis: torch.Tensor
     values: torch.Tensor
     unit: torch.Tensor
-    clip: float
 
-    def __call__(self, features: torch.Tensor) -> torch.Tensor:
+    def __init__(
+        self,
+        mean: torch.Tensor,
+        std: torch.Tensor,
+        basis: torch.Tensor,
+        *,
+        values: torch.Tensor,
+        unit: torch.Tensor,
+        clip: float,
+    ) -> None:
+        super().__init__()
+        for name, tensor in (("mean", mean), ("std", std), ("basis", basis), ("values", values), ("unit", unit)):
+            self.register_buffer(name, tensor)
+        self.clip = clip
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Coordinates of norm at most 1."""
         z = ((features - self.mean) / self.std) @ self.basis
         norms: torch.Tensor = z.norm(dim=1, keepdim=True)
         return z / norms.clamp_min(self.clip)
 
 
-def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: float) -> Frame:
-    """`power` flattens the spectrum (0.5 whitens); `quantile` of the public norms is where the clip sits."""
+def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: float, blocks: Sequence[int] = ()) -> Frame:
+    """`power` flattens the spectrum (0.5 whitens); `quantile` of the public norms is where the clip sits.
+
+    `blocks` are the widths of layers that stand side by side: each then has the same share, however wide it is.
+    """
     mean, std = features.mean(0), features.std(0)
     std = std + 1e-3 * std.mean() + 1e-8
+    if len(blocks) > 1:
+        std = std * torch.cat([torch.full((width,), math.sqrt(width)) for width in blocks]).to(std)
     z = (features - mean) / std
     values, vectors = torch.linalg.eigh(torch.cov(z.T))
+    missing = max(0, rank - z.shape[1]) if blocks else 0
     rank = min(rank, z.shape[1])
     values, vectors = values.flip(0)[:rank].clamp_min(0), vectors.flip(1)[:, :rank]
+    values, vectors = F.pad(values, (0, missing)), F.pad(vectors, (0, missing))
     scale = (values + 1e-3 * values[0]).pow(-power)
     basis = vectors * scale
     scaled = z @ basis
     clip = max(float(scaled.norm(dim=1).quantile(quantile)), 1e-6)
-    return Frame(mean, std, basis, scaled.var(0) / clip**2, scale.square() / clip**2, clip)
+    return Frame(mean, std, basis, values=scaled.var(0) / clip**2, unit=scale.square() / clip**2, clip=clip)

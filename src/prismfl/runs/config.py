@@ -40,6 +40,12 @@ class RunConfig(BaseModel):
     model: str = Field("convnet:32", description="convnet, lenet, mlp, logreg; 'convnet:32' sets the width")
     public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
     public_count: int = Field(2000, ge=1, description="how many public images are used")
+    encoder: str | None = Field(
+        None, description="public encoder that images are looked at through: a name, 'none' or 'auto' (if installed)"
+    )
+    tuning: Literal["auto", "fixed"] | None = Field(
+        None, description="auto: settings that are not given are rehearsed on public data; fixed: the plain defaults"
+    )
     seed: int | None = Field(None, description="of every public choice; given for your own data, also of the noise")
     noise: Literal["seeded", "operating-system"] | None = Field(
         None, description="where noise comes from: named data are a seeded simulation, your own data the real thing"

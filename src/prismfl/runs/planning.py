@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from prismfl.core.method import Method, Settings
-from prismfl.core.task import Task
+from prismfl.core.method import Asked, Method, Settings
+from prismfl.core.task import Encodes, Task
 from prismfl.data import DATASETS, Spec
 from prismfl.data.facts import declared_facts
 from prismfl.errors import UserError
@@ -21,6 +21,7 @@ from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, check, validate
+from prismfl.runs.tuning import choose_settings, wanted
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 Warn = Callable[[str], None]
@@ -115,7 +116,13 @@ def unit_column(config: RunConfig) -> str | None:
     return None if config.unit in ("record", "client") else config.unit
 
 
-def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor | None = None) -> Task:
+def task_of(
+    config: RunConfig,
+    spec: Spec,
+    method: Method,
+    public: torch.Tensor | None = None,
+    encoder: Encodes | None = None,
+) -> Task:
     """The public facts of a run; data that the method cannot work on are an error."""
     if method.kinds and spec.kind not in method.kinds:
         kinds = " and ".join(method.kinds)
@@ -141,7 +148,23 @@ def task_of(config: RunConfig, spec: Spec, method: Method, public: torch.Tensor 
         participation=1.0 if method.pooled else config.participation,
         device=config.device,
         public=public,
+        encoder=encoder,
     )
+
+
+def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tuple[str, ...]]:
+    """The config with every setting that was not given chosen by the method, where that is wanted; and why."""
+    settings = dict(config.settings)
+    if task.encoder is not None and method.takes_encoder:
+        settings.setdefault("layers", list(task.encoder.layers))
+    validate(method.settings, settings, f"the settings of {method.name}")
+    ready = method.auto is not None and config.epsilon is not None and settings.get("sigma") is None
+    asked, config = wanted(config.tuning), config.model_copy(update={"settings": settings, "tuning": "fixed"})
+    if not asked or not ready:
+        return config, ()
+    assert config.epsilon is not None
+    chosen = choose_settings(method, Asked(settings, task, config.epsilon, config.secure is not None))
+    return config.model_copy(update={"settings": {**chosen.settings, **settings}}), chosen.words
 
 
 def resolve(config: RunConfig, task: Task, method: Method) -> Settings:

@@ -29,7 +29,7 @@ from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.opened import read_config
 from prismfl.runs.planning import find_method, task_of
-from prismfl.runs.records import read_data, records_of, spec_of, split_records
+from prismfl.runs.records import encoder_of, read_data, records_of, spec_of, split_records
 from prismfl.runs.result import predictor
 
 
@@ -87,8 +87,9 @@ class Reopened:
 
     @property
     def whole_job(self) -> Job:
-        """The job with its public images, as the sites had it."""
-        return replace(self.job, task=replace(self.job.task, public=self.public))
+        """The job with its public images and encoder, as the sites had it."""
+        encoder = encoder_of(self.config, self.job.method)
+        return replace(self.job, task=replace(self.job.task, public=self.public, encoder=encoder))
 
     def predict(self) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
         """How a model of this run scores records."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from prismfl.privacy.ledger.book import Ledger
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, SCHEMA_VERSION, RunDirectory
+from prismfl.runs.models import models_of, recommended
 from prismfl.runs.planning import finite, guarantee_words
 from prismfl.sources import DEPLOYMENT, SIMULATION
 
@@ -39,7 +40,8 @@ class Result:
 
     `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
     started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
-    releases, on the `ledger`.
+    releases, on the `ledger`. `models` are the scores of every model that the run holds, in percent; `accuracy` is that
+    of the `recommended` one. `encoder` is the public encoder, `pretrained_on` what it was trained on, if on anything.
     """
 
     schema_version: int
@@ -70,6 +72,10 @@ class Result:
     cost_total: dict[str, Any] | None = None
     ledger: str | None = None
     spent_so_far: dict[str, Any] | None = None
+    encoder: str | None = None
+    pretrained_on: str | None = None
+    models: dict[str, Any] = field(default_factory=dict)
+    recommended: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""
@@ -105,11 +111,21 @@ def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
 
 
 def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
-    """How the final model scores records."""
-    custom = job.method.predict
+    """How the model to take scores records."""
+    custom, task = job.method.predict, job.task
+    if job.method.models is not None:
+        made: list[tuple[Mapping[str, Payload], torch.nn.Module]] = []
+
+        def scored(items: Mapping[str, Payload], x: torch.Tensor) -> torch.Tensor:
+            if not made or made[0][0] is not items:
+                models = models_of(job, items)
+                made[:] = [(items, models[recommended(job, models)])]
+            found: torch.Tensor = made[0][1](x.to(task.device))
+            return found
+
+        return scored
     if custom is not None:
         return lambda items, x: custom(job.settings, job.task, items, x)
-    task = job.task
     classifier, _ = network(task, key=Key.seed(0))
     return lambda items, x: classifier.logits(items["model"].to(task.device), x.to(task.device))
 
@@ -169,6 +185,8 @@ def result_of(
         own_data=(config.data if config is not None else job.task.data) not in DATASETS,
         epsilon_total=finite(account.epsilon(whole, job.task.delta)),
         cost_total=whole.to_json(),
+        encoder=getattr(job.task.encoder, "name", None),
+        pretrained_on=getattr(job.task.encoder, "trained_on", None),
     )
 
 

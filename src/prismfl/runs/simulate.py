@@ -16,6 +16,7 @@ from prismfl import runtime
 from prismfl.core.job import Job
 from prismfl.core.method import Method, Settings, State
 from prismfl.core.rounds import initial_state
+from prismfl.core.task import Task
 from prismfl.data import Dataset
 from prismfl.errors import UserError
 from prismfl.metrics.utility import accuracy
@@ -25,6 +26,7 @@ from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.hosts import open_hosts, own_ledger
+from prismfl.runs.models import recommended, scores_of_models
 from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
     Warn,
@@ -34,10 +36,12 @@ from prismfl.runs.planning import (
     resolve,
     settled,
     task_of,
+    tuned,
     warnings_of,
 )
 from prismfl.runs.records import (
     Rows,
+    encoder_of,
     parts_digest,
     public_images_of,
     read_data,
@@ -54,6 +58,7 @@ def run(
     method: Method | None = None,
     progress: local.Progress = lambda *_: None,
     warn: Warn = lambda _: None,
+    tell: Warn = lambda _: None,
 ) -> Result:
     """A whole run in a new directory. Everything that can be wrong with the request is found before it is made.
 
@@ -62,7 +67,14 @@ def run(
     method = method or find_method(config.method)
     check(config)
     config = settled(config)
-    settings = resolve(config, task_of(config, spec_of(config), method), method)
+    spec = spec_of(config)
+    resolve(config, task_of(config, spec, method), method)  # refuses what cannot be before anything is rehearsed
+    public, encoder = public_images_of(config, spec, method, warn), encoder_of(config, method)
+    task = task_of(config, spec, method, public, encoder)
+    config, why = tuned(config, task, method)
+    for line in why:
+        tell(line)
+    settings = resolve(config, task, method)
     resolved = config.model_copy(update={"settings": settings.model_dump(mode="json")})
     places = {name: str(Path(value).resolve()) for name in ("ledger", "start") if (value := getattr(config, name))}
     if is_own(config):
@@ -71,13 +83,15 @@ def run(
     config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
-    job, dataset = _job(identity, resolved, method, settings, warn)
+    job, dataset = _job(identity, resolved, settings, task, method, warn)
     parts = split_records(config, dataset, job)
     predictor(job)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
+    if why:
+        directory.write_json("choices.json", {"settings": config.settings, "why": why})
     if is_own(config):
         directory.write_json("parts.json", {"digest": parts_digest(dataset, parts)})
     directory.save_state(first)
@@ -110,7 +124,10 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     config = settled(config)
     _, method = choose(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
-    job, dataset = _job(identity, config, method, settings, warn)
+    spec = spec_of(config)
+    public, encoder = public_images_of(config, spec, method, warn), encoder_of(config, method)
+    task = task_of(config, spec, method, public, encoder)
+    job, dataset = _job(identity, config, settings, task, method, warn)
     parts = split_records(config, dataset, job)
     same = not is_own(config) or directory.read_json("parts.json")["digest"] == parts_digest(dataset, parts)
     _check_resumed(directory, identity, config, same=same)
@@ -129,9 +146,11 @@ def _check_resumed(directory: RunDirectory, identity: str, config: RunConfig, *,
             raise UserError(f"The ledger {ledger.path} does not know this run, which has released; restore its own.")
 
 
-def _job(identity: str, config: RunConfig, method: Method, settings: Settings, warn: Warn) -> tuple[Job, Dataset]:
+def _job(
+    identity: str, config: RunConfig, settings: Settings, task: Task, method: Method, warn: Warn
+) -> tuple[Job, Dataset]:
     dataset = read_data(config)
-    task = task_of(config, dataset.spec, method, public_images_of(config, dataset.spec, method, warn))
+    task = replace(task_of(config, dataset.spec, method), public=task.public, encoder=task.encoder)
     for line in (*dataset.notices, *warnings_of(config, task, settings, method)):
         warn(line)
     return Job(identity, method, settings, task, config.seed or 0, config.secure), dataset
@@ -175,6 +194,9 @@ def _execute(
     scores = scores_of(job, predict, outcome, dataset)
     _, cost = spent_on(job, hosts, hub)
     result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
+    if job.method.model_at == "server":
+        models = scores_of_models(job, outcome.state.items, dataset)
+        result = replace(result, models=models, recommended=recommended(job, models) if models else None)
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)

@@ -90,5 +90,8 @@ METHOD = Method(
     needs_public=True,
     kinds=("image",),
     summed=summed,
+    models=prism.models,
+    recommended=prism.METHOD.recommended,
+    takes_encoder=True,
     tiny=prism.METHOD.tiny,
 )

@@ -1,7 +1,8 @@
-"""PRISM's public features: the same on every site and at the server, from public images and a public seed alone.
+"""PRISM's public features: the same on every site and at the server, from public images, a public seed and, where the
+run has one, a public encoder.
 
-A bank of random networks and a dictionary of public patches look at an image. No private record has a part in them, so
-they cost nothing.
+A bank of random networks looks at an image, and beside it a dictionary of public patches or the encoder's layers. No
+private record has a part in them, so they cost nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from functools import lru_cache
 
 import torch
 from pydantic import Field
+from torch import nn
 
 from prismfl.core.method import Settings
-from prismfl.core.task import Task
+from prismfl.core.task import Encodes, Task
+from prismfl.errors import UserError
 from prismfl.nets.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.nets.random_nets import RandomNet, random_nets
 from prismfl.rng import Key
@@ -32,32 +35,52 @@ class FeatureSettings(Settings):
     patch_stride: int = Field(1, ge=1, description="pixels from one patch to the next")
     pool: int = Field(3, ge=1, description="patch codes are averaged over pool x pool fields")
     colour: int = Field(8, ge=0, description="coarse colour image of this side beside the codes (colour images only)")
-    rank: int = Field(256, ge=1, description="leading public directions kept of the patch features")
+    layers: tuple[str, ...] = Field((), description="layers of the public encoder, side by side (none: all it has)")
+    rank: int = Field(256, ge=1, description="leading public directions kept of the patch features or layers")
     power: float = Field(0.4, ge=0, le=0.5, description="flattening of the public spectrum before the clip")
     quantile: float = Field(0.0, ge=0, le=1, description="the clip sits at this quantile of the public norms")
     bank_seed: int = Field(0, description="seed of the public networks and patches")
 
 
+class Layers(nn.Module):
+    """The chosen layers of a public encoder, side by side."""
+
+    def __init__(self, encoder: Encodes, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.encoder, self.names = encoder, names
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """One row an image."""
+        found = self.encoder.activations(images)
+        return torch.cat([found[name] for name in self.names], 1)
+
+    def widths(self, images: torch.Tensor) -> tuple[int, ...]:
+        """How many numbers each layer has."""
+        found = self.encoder.activations(images[:1])
+        return tuple(found[name].shape[1] for name in self.names)
+
+
 @dataclass(frozen=True, eq=False)
-class Encoder:
-    """Public features: the same on every site and at the server, from public images and a public seed."""
+class Features:
+    """Public features: the same on every site and at the server."""
 
     nets: tuple[RandomNet, ...]
-    patches: Patches
+    look: Patches | Layers
     frame: Frame
 
     def coordinates(self, x: torch.Tensor) -> torch.Tensor:
         """Images along the leading public directions, of norm at most 1."""
-        # Few images at a time: the maps of patch codes then stay in the processor's cache.
-        return torch.cat([self.frame(self.patches(part)) for part in torch.split(x, 64)])
+        # Few images at a time: the maps then stay in the processor's cache.
+        return torch.cat([self.frame(self.look(part)) for part in torch.split(x, 64)])
 
 
 @dataclass(frozen=True)
 class _Public:
-    """Public images as a dictionary key: compared by content."""
+    """Public images and encoder as a dictionary key: compared by content."""
 
     digest: int
     images: torch.Tensor
+    encoder: Encodes | None
 
     def __hash__(self) -> int:
         return self.digest
@@ -66,17 +89,37 @@ class _Public:
         return isinstance(other, _Public) and self.digest == other.digest
 
 
-def encoder(cfg: FeatureSettings, task: Task) -> Encoder:
-    """The encoder that everybody makes from the task's public images; kept for the next call."""
+class Linear(nn.Module):
+    """A linear classifier on the public features: images to logits."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+    def __init__(self, features: Features, weight: torch.Tensor, bias: torch.Tensor) -> None:
+        super().__init__()
+        self.look, self.frame = features.look, features.frame
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A row of logits an image."""
+        with torch.no_grad():
+            parts = [self.frame(self.look(part)) @ self.weight + self.bias for part in torch.split(x, 64)]
+        return torch.cat(parts)
+
+
+def encoder(cfg: FeatureSettings, task: Task) -> Features:
+    """The features that everybody makes from the task's public images and encoder; kept for the next call."""
     assert task.public is not None
     images = task.public.to(task.device)
-    public = _Public(hash(images.cpu().numpy().tobytes()), images)
+    looked = None if task.encoder is None else task.encoder.digest
+    public = _Public(hash((images.cpu().numpy().tobytes(), looked)), images, task.encoder)
     own = {k: getattr(cfg, k) for k in FeatureSettings.model_fields if k != "rounds"}
-    return _encoder(FeatureSettings(**own), public)
+    return _features(FeatureSettings(**own), public)
 
 
 @lru_cache(maxsize=2)
-def _encoder(cfg: FeatureSettings, public: _Public) -> Encoder:
+def _features(cfg: FeatureSettings, public: _Public) -> Features:
     key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
     nets = random_nets(
         images[:1500],
@@ -87,8 +130,17 @@ def _encoder(cfg: FeatureSettings, public: _Public) -> Encoder:
         views=cfg.views,
         key=key.child("nets"),
     )
+    look = _patches(cfg, images, key) if public.encoder is None else _layers(cfg, public.encoder)
+    with torch.no_grad():
+        features = torch.cat([look(part) for part in torch.split(images[:6000], 250)])
+    blocks = look.widths(images) if isinstance(look, Layers) else ()
+    frame = fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile, blocks=blocks)
+    return Features(nets, look, frame)
+
+
+def _patches(cfg: FeatureSettings, images: torch.Tensor, key: Key) -> Patches:
     side = min(cfg.patch, images.shape[2] - 1)
-    patches = learn_patches(
+    return learn_patches(
         images[:4000],
         atoms=cfg.atoms,
         side=side,
@@ -97,6 +149,12 @@ def _encoder(cfg: FeatureSettings, public: _Public) -> Encoder:
         colour=min(cfg.colour, images.shape[2]),
         key=key.child("patches"),
     )
-    with torch.no_grad():
-        features = torch.cat([patches(part) for part in torch.split(images[:6000], 250)])
-    return Encoder(nets, patches, fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile))
+
+
+def _layers(cfg: FeatureSettings, encoder: Encodes) -> Layers:
+    unknown = [name for name in cfg.layers if name not in encoder.layers]
+    if unknown:
+        raise UserError(
+            f"Encoder '{encoder.name}' has no layer '{unknown[0]}'; `layers` takes {', '.join(encoder.layers)}."
+        )
+    return Layers(encoder, cfg.layers or encoder.layers)

@@ -21,7 +21,7 @@ from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.prism import statistics
-from prismfl.methods.prism.encoder import Encoder, encoder
+from prismfl.methods.prism.encoder import Features, Linear, encoder
 from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
 from prismfl.rng import Key
@@ -56,7 +56,7 @@ def pool(
     cfg: HeadConfig,
     layout: RowLayout,
     releases: Sequence[Params],
-    enc: Encoder,
+    enc: Features,
     *,
     usual: float,
     records: float | None = None,
@@ -134,17 +134,18 @@ def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
     return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}
 
 
-def head_scores(enc: Encoder, head: Params, x: torch.Tensor) -> torch.Tensor:
+def head_scores(enc: Features, head: Params, x: torch.Tensor) -> torch.Tensor:
     """The discriminant's logits of images."""
-    with torch.no_grad():
-        parts = [
-            enc.coordinates(part) @ head["weight"].to(x.device) + head["bias"].to(x.device)
-            for part in torch.split(x, 250)
-        ]
-        return torch.cat(parts)
+    found: torch.Tensor = linear(enc, head, x.device)(x)
+    return found
 
 
-def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Encoder, Pooled]:
+def linear(enc: Features, head: Params, device: str | torch.device) -> Linear:
+    """A head as a module from images to logits."""
+    return Linear(enc, head["weight"].to(device), head["bias"].to(device))
+
+
+def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Features, Pooled]:
     """The pooled statistics of all sites, at the noise that the least informed of them has.
 
     A secure sum is one release of all sites together; it comes without an account of what was spent.
@@ -171,6 +172,11 @@ def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch
     return head_scores(encoder(cfg, task), items["model"].tensors, x.to(task.device))
 
 
+def models(cfg: HeadConfig, task: Task, items: Items) -> dict[str, torch.nn.Module]:
+    """The head alone."""
+    return {"head": linear(encoder(cfg, task), items["model"].tensors, task.device)}
+
+
 METHOD = Method(
     name="prism-head",
     summary="closed-form classifier from PRISM's release (no images)",
@@ -186,6 +192,8 @@ METHOD = Method(
     shapes=statistics.shapes,
     possible=statistics.possible,
     predict=predict,
+    models=models,
+    takes_encoder=True,
     needs_public=True,
     kinds=("image",),
     advice=statistics.advice,

@@ -19,14 +19,16 @@ from pydantic import Field
 from torch.nn import functional as F
 
 from prismfl.core.method import Inbox, Items, State
-from prismfl.core.payloads import Statistics, SyntheticSet, Weights
+from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
-from prismfl.methods.prism.encoder import Encoder
+from prismfl.methods.prism.encoder import Features, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
-from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, read_releases, whitening
+from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, linear, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
+from prismfl.nets.classifier import network
 from prismfl.nets.distil import balanced_weights, train_fresh
+from prismfl.nets.linear import fit_linear
 from prismfl.nets.matching import Look, match_images, moment_gap
 from prismfl.rng import Key
 
@@ -54,9 +56,14 @@ class Config(HeadConfig):
     train_steps: int = Field(700, ge=1, description="training steps of the fresh network")
     train_batch: int = Field(128, ge=1, description="batch of a training step")
     train_lr: float = Field(2e-3, gt=0, description="learning rate of the training, falling along a cosine")
+    embeddings: int = Field(100, ge=2, description="synthetic rows per class in the coordinates of the public features")
+    deliver: Literal["network", "head", "linear"] = Field(
+        "network",
+        description="the model to take: trained on the images, the closed-form head, or linear on synthetic embeddings",
+    )
 
 
-def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+def synthesise(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
     """`images` public images per declared class, moved until they match; as the uint8 values that would travel."""
     classes = len(task.classes)
     labels = torch.arange(classes, device=task.device).repeat_interleave(cfg.images)
@@ -77,7 +84,7 @@ def synthesise(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) 
     return (seeds.clamp(0, 1) * 255).round().to(torch.uint8), labels
 
 
-def _moments(cfg: Config, enc: Encoder, pooled: Pooled, labels: torch.Tensor) -> Look:
+def _moments(cfg: Config, enc: Features, pooled: Pooled, labels: torch.Tensor) -> Look:
     """The gap between images and release in means and covariance, seen as the head sees them: whitened."""
     root, means = whitening(cfg, pooled).float().to(labels.device), pooled.means.to(labels.device)
 
@@ -103,7 +110,7 @@ def _draw(available: int, wanted: int, key: Key) -> torch.Tensor:
 def training_set(
     cfg: Config,
     task: Task,
-    enc: Encoder,
+    enc: Features,
     head: Params,
     *,
     x: torch.Tensor,
@@ -143,7 +150,7 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
     return torch.cat([(1 - share) / weights.sum() * weights, share / further.sum() * further])
 
 
-def from_statistics(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: Key) -> Items:
+def from_statistics(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> Items:
     """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
     head = lda_head(cfg, pooled)
     x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
@@ -159,7 +166,34 @@ def from_statistics(cfg: Config, task: Task, enc: Encoder, pooled: Pooled, key: 
         lr=cfg.train_lr,
         key=own,
     )
-    return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), "head": Statistics(head)}
+    rows, classes = embed(cfg, pooled, key.child("embeddings"))
+    looked = {"encoder": task.encoder.name, "digest": task.encoder.digest} if task.encoder is not None else {}
+    return {
+        "model": Weights(params),
+        "synthetic": SyntheticSet.of(x, y),
+        "head": Statistics(head),
+        "linear": Weights(fit_linear(rows, classes)),
+        "embeddings": SyntheticEmbeddings.of(rows, classes, **looked),
+    }
+
+
+def embed(cfg: Config, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows drawn from the released Gaussians, as many of every class; the coordinates have norm one at most."""
+    labels = torch.arange(len(pooled.means)).repeat_interleave(cfg.embeddings)
+    values, vectors = torch.linalg.eigh(pooled.within.double())
+    root = vectors * values.clamp_min(0.0).sqrt()
+    noise = torch.randn(len(labels), root.shape[1], generator=key.torch(), dtype=torch.float64)
+    rows = pooled.means.double()[labels] + noise @ root.T
+    return (rows / rows.norm(dim=1, keepdim=True).clamp_min(1.0)).float(), labels
+
+
+def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
+    """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings."""
+    classifier, _ = network(task, key=Key.seed(0))
+    classifier.module.load_state_dict(items["model"].to(task.device))
+    enc = encoder(cfg, task)
+    heads = {name: linear(enc, items[name].tensors, task.device) for name in ("head", "linear") if name in items}
+    return {"network": classifier.module.eval(), **heads}
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
@@ -176,5 +210,7 @@ METHOD = replace(
     settings=Config,
     server=server,
     predict=None,
-    tiny={**PRISM_HEAD.tiny, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2},
+    models=models,
+    recommended=lambda cfg: str(cfg.deliver),
+    tiny={**PRISM_HEAD.tiny, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2, "embeddings": 4},
 )

@@ -20,7 +20,7 @@ from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
-from prismfl.methods.prism.encoder import Encoder, FeatureSettings, encoder
+from prismfl.methods.prism.encoder import Features, FeatureSettings, encoder
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import from_triangle, triangle
 from prismfl.rng import Key
@@ -80,12 +80,15 @@ def row_layout(cfg: ReleaseSettings, task: Task) -> RowLayout:
 
 
 def _public_rank(cfg: ReleaseSettings, task: Task) -> int:
-    """How many directions there are: as many as asked, or as the dictionary has features."""
+    """How many directions there are: as many as asked, or as the dictionary has features. (Of an encoder's layers, as
+    many as asked: directions that it lacks are zeros.)"""
+    if cfg.layers or task.encoder is not None:
+        return cfg.rank
     colour = 3 * min(cfg.colour, task.shape[1]) ** 2 if task.shape[0] == 3 and cfg.colour else 0
     return min(cfg.rank, 2 * cfg.atoms * cfg.pool**2 + colour)
 
 
-def record_rows(enc: Encoder, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
+def record_rows(enc: Features, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
     """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
     with torch.no_grad():
         blocks = [layout.means * enc.coordinates(x)]

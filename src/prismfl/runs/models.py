@@ -1,0 +1,61 @@
+"""The classifiers that a finished run holds, by name: modules from records to logits, and how well each does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from prismfl.core.job import Job
+from prismfl.core.payloads import Payload
+from prismfl.data import Dataset
+from prismfl.metrics.utility import classifier_scores, logits_of
+from prismfl.nets.classifier import network
+from prismfl.rng import Key
+
+NETWORK = "network"
+
+
+class Predicts(nn.Module):
+    """A method's own way to score records, as a module."""
+
+    def __init__(self, job: Job, items: Mapping[str, Payload]) -> None:
+        super().__init__()
+        self.job, self.items = job, items
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits, a row a record."""
+        assert self.job.method.predict is not None
+        return self.job.method.predict(self.job.settings, self.job.task, self.items, x)
+
+
+def models_of(job: Job, items: Mapping[str, Payload]) -> Mapping[str, nn.Module]:
+    """Every model that the items of a run hold; none while there is no model."""
+    if "model" not in items:
+        return {}
+    method, task = job.method, job.task
+    if method.models is not None:
+        return method.models(job.settings, task, items)
+    if method.predict is not None:
+        return {"model": Predicts(job, items)}
+    classifier, _ = network(task, key=Key.seed(0))
+    classifier.module.load_state_dict(items["model"].to(task.device))
+    return {NETWORK: classifier.module.eval()}
+
+
+def recommended(job: Job, models: Mapping[str, object]) -> str:
+    """The name of the model to take: the one that the rehearsal chose, or the only one."""
+    return next(iter(models)) if job.method.recommended is None else job.method.recommended(job.settings)
+
+
+def scores_of_models(job: Job, items: Mapping[str, Payload], dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Accuracy, balanced accuracy, AUC and the recall of each class on the held-out records, for every model."""
+    if not len(dataset.y_test):
+        return {}
+    found = {}
+    for name, model in models_of(job, items).items():
+        logits = logits_of(model, dataset.x_test, device=job.task.device)
+        found[name] = classifier_scores(logits, dataset.y_test, classes=len(job.task.classes))
+    return found
