@@ -24,8 +24,10 @@ DRAWN = {
     "procedural-silhouettes": "silhouettes",
     "procedural-leaves": "leaves",
     "procedural-portraits": "portraits",
+    "procedural-mixed": "mixed",
 }
 PUBLIC_ONLY = ("kannada", "omniglot", "kannada+omniglot", "tiny-imagenet")
+_OLD_SUM = "kannada+omniglot"  # one set of its own name: runs that took it draw from both as from one
 
 Images = npt.NDArray[Any]
 _CHOICE_STREAM = 0x9B1C
@@ -63,8 +65,10 @@ def load_public(
     name = str(name_or_path)
     if name in DRAWN:
         return _drawn(name, shape, count, key_seed)
+    if is_sum(name):
+        return _sum(name.split("+"), shape=shape, count=count, key_seed=key_seed, data_dir=data_dir)
     rng = np.random.default_rng(np.random.SeedSequence([key_seed, _CHOICE_STREAM]))
-    if isinstance(name_or_path, Path) or (name not in public_names() and Path(name).is_dir()):
+    if isinstance(name_or_path, Path) or (not is_named(name) and Path(name).is_dir()):
         return _folder(Path(name), shape, count, rng)
     pool = _named(name, data_directory(data_dir))
     room = min(pool.shape[2] - shape[1], pool.shape[3] - shape[2])
@@ -76,11 +80,41 @@ def load_public(
     return fitted if count <= len(pool) else _with_crops(fitted, images, count - len(pool), rng, name=name)
 
 
+def is_named(name: str) -> bool:
+    """Whether `load_public` knows this name, or each of the names that it joins."""
+    return name in public_names() or is_sum(name)
+
+
+def is_sum(name: str) -> bool:
+    """Whether this is several named sources joined by "+", each a part of the images."""
+    parts = name.split("+")
+    return len(parts) > 1 and name != _OLD_SUM and all(part in public_names() for part in parts)
+
+
+def _sum(names: list[str], *, shape: tuple[int, int, int], count: int, key_seed: int, data_dir: Any) -> Public:
+    """Equal parts of each source, mixed, so that the first so many are a mixture as well."""
+    import torch
+
+    counts = [count // len(names) + (i < count % len(names)) for i in range(len(names))]
+    found = [
+        load_public(name, shape=shape, count=part, key_seed=key_seed, data_dir=data_dir)
+        for name, part in zip(names, counts)
+        if part
+    ]
+    images = torch.cat([part.images for part in found])
+    rng = np.random.default_rng(np.random.SeedSequence([key_seed, _CHOICE_STREAM]))
+    order = torch.from_numpy(rng.permutation(len(images)))
+    return Public(images[order], tuple(line for part in found for line in part.notices))
+
+
 def _drawn(name: str, shape: tuple[int, int, int], count: int, seed: int) -> Public:
     import torch
 
     from prismfl.data.procedural import draw
 
+    if DRAWN[name] == "mixed":
+        kinds = [kind for kind, one in DRAWN.items() if one not in ("", "mixed")]
+        return _sum(kinds, shape=shape, count=count, key_seed=seed, data_dir=None)
     kind = DRAWN[name] or ("strokes" if shape[0] == 1 else "leaves")
     return Public(torch.from_numpy(draw(kind, shape=shape, count=count, seed=seed)))
 

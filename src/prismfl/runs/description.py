@@ -16,7 +16,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
-from prismfl.data.public import public_names
+from prismfl.data.public import is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
@@ -61,7 +61,7 @@ def describe(
 
 def public_images(given: str | None) -> tuple[str | None, str | None]:
     """The name under which public images travel, and where whoever asks has them from: NAME, or NAME=FOLDER."""
-    if given is None or given in public_names():
+    if given is None or is_named(given):
         return given, given
     name, equals, folder = given.partition("=")
     if not equals or not NAME.fullmatch(name):
@@ -76,7 +76,7 @@ def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tens
     """The public images of a run, from `source` (a name or a folder); drawn ones without it."""
     channels, height, width = spec.shape
     where: str | Path = source or "procedural"
-    where = where if where in public_names() else Path(where)
+    where = where if is_named(where) else Path(where)
     shape, count = (channels, height, width), config.public_count
     return load_public(where, shape=shape, count=count, key_seed=config.seed or 0, data_dir=config.data_dir).images
 

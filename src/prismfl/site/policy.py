@@ -19,7 +19,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Method
 from prismfl.core.payloads import JsonDict, Statistics
 from prismfl.data import DATASETS, Spec
-from prismfl.data.public import DRAWN, public_names
+from prismfl.data.public import DRAWN, is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.runs.description import TRAVELS, schema_digest
@@ -104,7 +104,7 @@ def own_schema(config: SiteConfig, facts: Spec) -> str | None:
 
 def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
     name, count = told.get("public"), told.get("public_count")
-    if name is not None and name not in public_names() and name not in config.public:
+    if name is not None and not is_named(str(name)) and name not in config.public:
         raise RefusedError("refused", "The run's public images are not drawn, named or on the list of site.toml.")
     if not isinstance(count, int) or not 1 <= count <= config.max_public:
         raise RefusedError("limit", f"A run has 1 to max_public = {config.max_public} public images.")
@@ -175,7 +175,7 @@ def _most(name: str, value: float, default: object) -> float:
 def public_source(config: SiteConfig, name: str | None) -> str:
     """Where this site has the public images of a name from: drawn, a named set, or a folder on its own list."""
     wanted = name or next(iter(DRAWN))
-    if wanted in public_names():
+    if is_named(wanted):
         return wanted
     if wanted not in config.public:
         raise UserError("The run's public images are not on this site's list.")

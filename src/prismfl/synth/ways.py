@@ -47,6 +47,7 @@ def _prism_draw(cfg: prism.Config, task: Task, items: Items, n: int, key: Key) -
     classes, each = len(task.classes), -(-n // len(task.classes))
     cfg = cfg.model_copy(update={"images": each})
     enc, pooled = prism_head.read_releases(cfg, task, {task.sites[0]: items})
+    task = prism.nearest_public(cfg, task, enc, pooled)
     x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
     order = torch.arange(classes * each).reshape(classes, each).T.flatten()[:n]
     return x[order], y[order]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -22,6 +23,7 @@ from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.prism import statistics
 from prismfl.methods.prism.encoder import Features, Linear, encoder
+from prismfl.methods.prism.spectrum import cleaned, floor_of
 from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
 from prismfl.rng import Key
@@ -32,6 +34,9 @@ class HeadConfig(statistics.ReleaseSettings):
 
     ridge: float = Field(
         0.3, gt=0, description="of the head: in noise levels (released covariance) or public variances"
+    )
+    spectrum: Literal["ridge", "cleaned"] = Field(
+        "ridge", description="of the released covariance: a ridge on it, or its eigenvalues cleaned of the known noise"
     )
     aggregate: robust.Aggregate = Field(
         "clipped-mean",
@@ -50,6 +55,7 @@ class Pooled:
     within: torch.Tensor
     unreleased: torch.Tensor
     level: float
+    noise: float = 0.0
 
 
 def pool(
@@ -81,7 +87,7 @@ def pool(
     )
     within, unreleased = torch.diag(enc.frame.values.cpu()), enc.frame.unit.cpu().clone()
     unreleased[: layout.second] = 0.0
-    level = 0.0
+    level = noise = 0.0
     if layout.second:
         moments = torch.stack([r["moment"] for r in releases]) * whole[:, None]
         moment = from_triangle(moments.sum(0), layout.second)
@@ -89,7 +95,16 @@ def pool(
         lead = means[:, : layout.second]
         level = cfg.noise * math.sqrt(2.0 * layout.second * len(releases)) / layout.moment / float(count.sum())
         within[: layout.second, : layout.second] = second - (lead.T * (count / count.sum())) @ lead
-    return Pooled(count, means, nets, within, unreleased, level)
+        noise = level / math.sqrt(4.0 * layout.second)
+        if cfg.spectrum == "cleaned":
+            within[: layout.second, : layout.second] += _spread_of_means(cfg, layout, part, count)
+    return Pooled(count, means, nets, within, unreleased, level, noise)
+
+
+def _spread_of_means(cfg: HeadConfig, layout: RowLayout, part: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """What the noise of the class means adds to their own second moment, which was taken off too much by that."""
+    variance = (cfg.noise / layout.means) ** 2 * part.square().sum(0) / count.square()
+    return torch.eye(layout.second) * float((variance * count).sum() / count.sum())
 
 
 def _weights(
@@ -119,6 +134,10 @@ def class_means(cfg: HeadConfig, sums: torch.Tensor, counts: torch.Tensor, part:
 def whitening(cfg: HeadConfig, pooled: Pooled) -> torch.Tensor:
     """The inverse root of the covariance within classes: the released one where that exists."""
     within = pooled.within.double()
+    if cfg.spectrum == "cleaned" and pooled.noise and not bool(pooled.unreleased.any()):
+        values, vectors = torch.linalg.eigh(within)
+        clean = cleaned(values, noise=pooled.noise).clamp_min(floor_of(values, noise=pooled.noise))
+        return vectors @ torch.diag(clean.rsqrt()) @ vectors.T
     # Directions without a released covariance have the public one, and a ridge in units of a public feature's variance.
     within += torch.diag(cfg.ridge * pooled.unreleased.double())
     values, vectors = torch.linalg.eigh(within)

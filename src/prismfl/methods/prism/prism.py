@@ -39,6 +39,9 @@ class Config(HeadConfig):
     images: int = Field(50, ge=1, description="synthetic images per class")
     steps: int = Field(300, ge=0, description="matching steps")
     per_step: int = Field(4, ge=1, description="random networks asked in a step")
+    near: float = Field(
+        1.0, gt=0, le=1, description="part of the public images that is used: those nearest to what was released"
+    )
     image_lr: float = Field(0.3, gt=0, description="learning rate of the images")
     moments: float = Field(0.0, ge=0, description="weight of matching the released second moments as well")
     closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
@@ -61,6 +64,17 @@ class Config(HeadConfig):
         "network",
         description="the model to take: trained on the images, the closed-form head, or linear on synthetic embeddings",
     )
+
+
+def nearest_public(cfg: Config, task: Task, enc: Features, pooled: Pooled) -> Task:
+    """The task with those of its public images that lie nearest to a released class, seen as the head sees them."""
+    if cfg.near == 1 or task.public is None:
+        return task
+    root = whitening(cfg, pooled).float().to(task.device)
+    rows = torch.cat([enc.coordinates(part.to(task.device)) @ root for part in torch.split(task.public, 500)])
+    far = torch.cdist(rows, pooled.means.to(task.device) @ root).amin(1)
+    keep = far.argsort()[: max(1, round(cfg.near * len(far)))].sort().values
+    return replace(task, public=task.public[keep.cpu()])
 
 
 def synthesise(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
@@ -153,6 +167,7 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
 def from_statistics(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> Items:
     """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
     head = lda_head(cfg, pooled)
+    task = nearest_public(cfg, task, enc, pooled)
     x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
     own = key.child("model")
     shown, labels, weights = training_set(cfg, task, enc, head, x=x.float() / 255.0, y=y, key=own.child("set"))
