@@ -54,5 +54,5 @@ def run(
 
     asked, chosen = choosing.ask(config, sets or [], given)
     with terminal.progress() as progress:
-        result = simulate.run(asked, method=chosen, progress=progress, warn=terminal.warn).as_dict()
+        result = simulate.run(asked, method=chosen, progress=progress, warn=terminal.warn, tell=terminal.say).as_dict()
     terminal.emit(result, fmt, lambda: result_table(result))

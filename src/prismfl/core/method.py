@@ -91,7 +91,7 @@ Models = Callable[[Any, Task, Items], Mapping[str, torch.nn.Module]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Wanted:
     """What automatic settings are chosen for: what the user gave, the public facts, and the budget."""
 
     given: Mapping[str, Any]
@@ -108,7 +108,7 @@ class Chosen:
     words: tuple[str, ...]
 
 
-Auto = Callable[[Asked], Chosen]
+Auto = Callable[[Wanted], Chosen]
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,6 @@ class Method:
 
 
 __all__ = [
-    "Asked",
     "Chosen",
     "DPSettings",
     "Inbox",
@@ -176,4 +175,5 @@ __all__ = [
     "State",
     "Summed",
     "Task",
+    "Wanted",
 ]

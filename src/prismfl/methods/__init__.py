@@ -16,13 +16,13 @@ from prismfl.methods.averaging import (
 from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, threedgl
 from prismfl.methods.gradients import fedem, fedem_dp, fedsgd, noisy_sgd
 from prismfl.methods.landscape import dsc, feddm, feddm_dp, fedlap, fedlap_dp, psg
-from prismfl.methods.prism import client, head, local, prism
+from prismfl.methods.prism import auto, client, local, prism
 
 METHODS: dict[str, Method] = {
     "prism": prism.METHOD,
     "prism-local": local.METHOD,
     "prism-client": client.METHOD,
-    "prism-head": head.METHOD,
+    "prism-head": auto.HEAD,
     "fedsgd": fedsgd.METHOD,
     "fedem": fedem.METHOD,
     "fedem-dp": fedem_dp.METHOD,

@@ -76,7 +76,7 @@ def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tens
     """The public images of a run, from `source` (a name or a folder); drawn ones without it."""
     channels, height, width = spec.shape
     where: str | Path = source or "procedural"
-    where = where if is_named(where) else Path(where)
+    where = where if is_named(str(where)) else Path(where)
     shape, count = (channels, height, width), config.public_count
     return load_public(where, shape=shape, count=count, key_seed=config.seed or 0, data_dir=config.data_dir).images
 

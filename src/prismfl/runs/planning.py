@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from prismfl.core.method import Asked, Method, Settings
+from prismfl.core.method import Method, Settings, Wanted
 from prismfl.core.task import Encodes, Task
 from prismfl.data import DATASETS, Spec
 from prismfl.data.facts import declared_facts
@@ -152,6 +152,13 @@ def task_of(
     )
 
 
+def mixed_public(config: RunConfig, method: Method) -> RunConfig:
+    """Where settings are chosen and no public images are named: a drawn mixture, of which the release picks its own."""
+    if config.public is not None or not (wanted(config.tuning) and method.auto is not None and method.needs_public):
+        return config
+    return config.model_copy(update={"public": "procedural-mixed", "public_count": max(4000, config.public_count)})
+
+
 def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tuple[str, ...]]:
     """The config with every setting that was not given chosen by the method, where that is wanted; and why."""
     settings = dict(config.settings)
@@ -163,7 +170,7 @@ def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tup
     if not asked or not ready:
         return config, ()
     assert config.epsilon is not None
-    chosen = choose_settings(method, Asked(settings, task, config.epsilon, config.secure is not None))
+    chosen = choose_settings(method, Wanted(settings, task, config.epsilon, config.secure is not None))
     return config.model_copy(update={"settings": {**chosen.settings, **settings}}), chosen.words
 
 

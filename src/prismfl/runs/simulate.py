@@ -33,6 +33,7 @@ from prismfl.runs.planning import (
     find_method,
     finite,
     is_own,
+    mixed_public,
     resolve,
     settled,
     task_of,
@@ -66,7 +67,7 @@ def run(
     """
     method = method or find_method(config.method)
     check(config)
-    config = settled(config)
+    config = mixed_public(settled(config), method)
     spec = spec_of(config)
     resolve(config, task_of(config, spec, method), method)  # refuses what cannot be before anything is rehearsed
     public, encoder = public_images_of(config, spec, method, warn), encoder_of(config, method)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prismfl.core.method import Asked, Chosen, Method
+from prismfl.core.method import Chosen, Method, Wanted
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder, write_atomically
@@ -31,7 +31,7 @@ def wanted(tuning: str | None) -> bool:
     return said == "auto"
 
 
-def choose_settings(method: Method, asked: Asked) -> Chosen:
+def choose_settings(method: Method, asked: Wanted) -> Chosen:
     """What the method chooses, rehearsed now or read from the cache."""
     assert method.auto is not None
     place = cache_folder() / f"{digest_of(method, asked)}.json"
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismfl" / "settings"
 
 
-def digest_of(method: Method, asked: Asked) -> str:
+def digest_of(method: Method, asked: Wanted) -> str:
     """Of everything that the choice follows from."""
     task = asked.task
     facts: list[Any] = [__version__, method.name, dict(asked.given), asked.epsilon, asked.secure, _facts(task)]

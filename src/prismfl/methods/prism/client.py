@@ -15,7 +15,7 @@ from pydantic import Field
 from prismfl.core.method import Items, Method, PrivateSum, Shapes, Site, State, Summed
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
-from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism import auto, prism, statistics
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import pool
 from prismfl.privacy.cost import Cost
@@ -93,5 +93,6 @@ METHOD = Method(
     models=prism.models,
     recommended=prism.METHOD.recommended,
     takes_encoder=True,
+    auto=auto.auto,
     tiny=prism.METHOD.tiny,
 )

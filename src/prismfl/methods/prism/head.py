@@ -47,7 +47,11 @@ class HeadConfig(statistics.ReleaseSettings):
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """What the server reads out of all releases."""
+    """What the server reads out of all releases.
+
+    Of their noise: `level` is the edge of the covariance's spectrum, `noise` the deviation of its entries, `spread` the
+    variance of each class's mean in every direction.
+    """
 
     counts: torch.Tensor
     means: torch.Tensor
@@ -55,7 +59,8 @@ class Pooled:
     within: torch.Tensor
     unreleased: torch.Tensor
     level: float
-    noise: float = 0.0
+    noise: float
+    spread: torch.Tensor
 
 
 def pool(
@@ -88,6 +93,7 @@ def pool(
     within, unreleased = torch.diag(enc.frame.values.cpu()), enc.frame.unit.cpu().clone()
     unreleased[: layout.second] = 0.0
     level = noise = 0.0
+    spread = (cfg.noise / layout.means) ** 2 * part.square().sum(0) / count.square()
     if layout.second:
         moments = torch.stack([r["moment"] for r in releases]) * whole[:, None]
         moment = from_triangle(moments.sum(0), layout.second)
@@ -96,15 +102,9 @@ def pool(
         level = cfg.noise * math.sqrt(2.0 * layout.second * len(releases)) / layout.moment / float(count.sum())
         within[: layout.second, : layout.second] = second - (lead.T * (count / count.sum())) @ lead
         noise = level / math.sqrt(4.0 * layout.second)
-        if cfg.spectrum == "cleaned":
-            within[: layout.second, : layout.second] += _spread_of_means(cfg, layout, part, count)
-    return Pooled(count, means, nets, within, unreleased, level, noise)
-
-
-def _spread_of_means(cfg: HeadConfig, layout: RowLayout, part: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-    """What the noise of the class means adds to their own second moment, which was taken off too much by that."""
-    variance = (cfg.noise / layout.means) ** 2 * part.square().sum(0) / count.square()
-    return torch.eye(layout.second) * float((variance * count).sum() / count.sum())
+        if cfg.spectrum == "cleaned":  # the noise of the means was taken off with their second moment
+            within[: layout.second, : layout.second] += torch.eye(layout.second) * float(spread @ count / count.sum())
+    return Pooled(count, means, nets, within, unreleased, level, noise, spread)
 
 
 def _weights(
@@ -137,7 +137,9 @@ def whitening(cfg: HeadConfig, pooled: Pooled) -> torch.Tensor:
     if cfg.spectrum == "cleaned" and pooled.noise and not bool(pooled.unreleased.any()):
         values, vectors = torch.linalg.eigh(within)
         clean = cleaned(values, noise=pooled.noise).clamp_min(floor_of(values, noise=pooled.noise))
-        return vectors @ torch.diag(clean.rsqrt()) @ vectors.T
+        clean = clean + float(pooled.spread.median())  # a class mean is known no better than that
+        found: torch.Tensor = vectors @ torch.diag(clean.rsqrt()) @ vectors.T
+        return found
     # Directions without a released covariance have the public one, and a ridge in units of a public feature's variance.
     within += torch.diag(cfg.ridge * pooled.unreleased.double())
     values, vectors = torch.linalg.eigh(within)
@@ -150,7 +152,10 @@ def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
     """Linear discriminant from the released means and covariance."""
     root = whitening(cfg, pooled)
     weight = (root @ (root @ pooled.means.double().T)).float()
-    return {"weight": weight, "bias": -0.5 * (pooled.means.T * weight).sum(0)}
+    norms = (pooled.means.T * weight).sum(0)
+    if cfg.spectrum == "cleaned":  # noise makes every mean longer, and that of a rare class most
+        norms = norms - pooled.spread * float(root.square().sum())
+    return {"weight": weight, "bias": -0.5 * norms}
 
 
 def head_scores(enc: Features, head: Params, x: torch.Tensor) -> torch.Tensor:

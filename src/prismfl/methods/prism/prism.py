@@ -22,6 +22,7 @@ from prismfl.core.method import Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
+from prismfl.methods.prism import auto
 from prismfl.methods.prism.encoder import Features, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, linear, read_releases, whitening
@@ -227,5 +228,6 @@ METHOD = replace(
     predict=None,
     models=models,
     recommended=lambda cfg: str(cfg.deliver),
+    auto=auto.auto,
     tiny={**PRISM_HEAD.tiny, "images": 3, "steps": 3, "train_steps": 5, "train_batch": 8, "copies": 2, "embeddings": 4},
 )

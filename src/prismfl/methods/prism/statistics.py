@@ -67,7 +67,11 @@ class RowLayout:
 
 def row_layout(cfg: ReleaseSettings, task: Task) -> RowLayout:
     """The layout that these settings give a record of this task; from public numbers alone."""
-    rank = _public_rank(cfg, task)
+    return layout_of(cfg, _public_rank(cfg, task))
+
+
+def layout_of(cfg: ReleaseSettings, rank: int) -> RowLayout:
+    """The same for a known number of directions."""
     second = min(cfg.covariance, rank)
     shares = (
         cfg.share_means,

@@ -1,0 +1,224 @@
+"""PRISM's automatic settings: from public numbers, and rehearsed on public images at the noise that the run will have.
+
+The rehearsal makes classes of public images: the features of each are moved by a shift that its class drew, more along
+leading directions than along later ones, and the release of such records is made with the sites, the records and the
+noise of the run. Every rank and division of the sensitivity is scored by the closed-form head on images that were held
+back. No private record is used, so it costs nothing. Looked at while it was designed: digits, MNIST, Fashion-MNIST,
+CIFAR-10 and CelebA-Hair (training parts). How far apart classes lie, and how their shift falls off, are fixed numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from prismfl.core.method import Chosen, Wanted
+from prismfl.core.task import Task
+from prismfl.methods.prism import head, statistics
+from prismfl.methods.prism.encoder import Features, encoder
+from prismfl.methods.prism.head import HeadConfig, lda_head, pool
+from prismfl.nets.patches import Frame
+from prismfl.privacy import account
+from prismfl.privacy.mechanisms import triangle
+from prismfl.rng import Key
+
+RANKS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+SHARES = ((0.45, 0.5), (0.75, 0.2))  # squared parts of the means and of the second moment
+APART = 4.5  # how far two classes lie apart, in standard deviations within them, over all directions
+FALL = 0.6  # power by which the shift of a class falls off along the directions
+SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
+NEARLY = 0.7  # points by which a smaller release may be worse
+CLEAR = 0.5  # noise over signal that the random networks' class means may have
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a rehearsal plays with: public images as rows along many public directions, before any clip."""
+
+    features: Features
+    rows: torch.Tensor
+    sites: int
+    records: int
+    classes: int
+    sigma: float
+
+    @property
+    def count(self) -> int:
+        """How many records are played with."""
+        return min(MOST, max(200, self.sites * self.records))
+
+    @property
+    def scale(self) -> float:
+        """Records that are played with for each of the run: the noise is made smaller alike."""
+        return self.count / (self.sites * self.records)
+
+
+def auto(asked: Wanted) -> Chosen:
+    """Everything about a release and what is made of it that the user did not give."""
+    task, given = asked.task, dict(asked.given)
+    if task.public is None or len(task.public) < 100:
+        return Chosen({}, ("no public images to rehearse on: the plain defaults are used",))
+    found: dict[str, Any] = {"spectrum": "cleaned", "quantile": 0.0, **picture_settings(task), **given}
+    stage = stage_of(asked, found)
+    found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
+    scores = dict(rehearse(stage, found, given))
+    best = max(scores.values())
+    rank, share = min(scores, key=lambda one: (scores[one] < best - NEARLY, one[0], -scores[one]))
+    shares = {"share_means": share[0], "share_covariance": share[1]}
+    chosen = {**found, "rank": rank, "covariance": rank, **shares}
+    play = f"{stage.sites} x {stage.records} records, {stage.classes} classes, sigma {stage.sigma:.3g}"
+    words = (
+        f"rank {rank}: {scores[rank, share]:.1f} % in a rehearsal on public images ({play}); best of all {best:.1f} %",
+        f"shares of the squared sensitivity: means {share[0]}, second moments {share[1]}",
+        f"{chosen.get('networks')} random networks are matched by {chosen.get('images')} images a class",
+        f"the model to take: {chosen.get('deliver', 'head')}",
+    )
+    return Chosen({key: value for key, value in chosen.items() if key not in given}, words)
+
+
+def head_auto(asked: Wanted) -> Chosen:
+    """The same for the head alone, which needs no random networks and no pictures."""
+    found = auto(Wanted({"networks": 0, **asked.given}, asked.task, asked.epsilon, asked.secure))
+    settings = {key: value for key, value in found.settings.items() if key in HeadConfig.model_fields}
+    return Chosen({"networks": 0, **settings}, found.words[:2])
+
+
+def picture_settings(task: Task) -> dict[str, Any]:
+    """How pictures are started and labelled, from the shape and the number of classes."""
+    colour, classes = task.shape[0] == 3, len(task.classes)
+    side = task.shape[1]
+    found: dict[str, Any] = {
+        "patch": 5 if side >= 16 else 3,
+        "images": max(10, min(60, 600 // classes)),
+        "steps": 200,
+        "near": 0.25,
+        "deliver": "head",
+    }
+    if colour:
+        return found | {
+            "share_networks": 0.1,
+            "labels": "soft",
+            "public_copies": 1,
+            "public_share": 0.9,
+            "crop": 1.0,
+            "temperature": 2.0,
+            "train_steps": 3000,
+            "train_batch": 32,
+        }
+    return found | {"views": 0.5, "train_steps": 900}
+
+
+def stage_of(asked: Wanted, settings: Mapping[str, Any]) -> Stage:
+    """Public images along the leading public directions, and the numbers of the run."""
+    task = asked.task
+    assert task.public is not None
+    cfg = _release_part({**settings, "rank": RANKS[-1], "networks": 0, "sigma": 1.0})
+    features = encoder(cfg, task)
+    shown = task.public[:SHOWN].to(task.device)
+    frame = features.frame
+    with torch.no_grad():
+        looked = torch.cat([features.look(part) for part in torch.split(shown, 64)])
+        rows = (((looked - frame.mean) / frame.std) @ frame.basis).cpu()
+    sigma = account.gaussian_sigma(asked.epsilon, task.delta) * (2.0 if task.relation == "replace-one" else 1.0)
+    sites, records = len(task.sites), task.records
+    if asked.secure:  # one noise for the whole federation
+        sites, records = 1, sites * records
+    return Stage(features, rows, sites, records, len(task.classes), sigma)
+
+
+def _release_part(settings: Mapping[str, Any]) -> HeadConfig:
+    """Those of the settings that say what is released and how the head reads it."""
+    return HeadConfig(**{key: value for key, value in settings.items() if key in HeadConfig.model_fields})
+
+
+def networks_for(stage: Stage, settings: Mapping[str, Any]) -> dict[str, int]:
+    """As many random networks as the noise leaves a signal for: their class means are a vector of that many parts."""
+    share = float(settings.get("share_networks", 0.3))
+    width = int(settings.get("network_features", 64))
+    records = stage.sites * stage.records / stage.classes
+    noise = stage.sigma * math.sqrt(stage.sites) / records / math.sqrt(share)
+    most = (CLEAR / noise) ** 2 / width
+    return {"networks": int(max(4, min(8 if share <= 0.1 else 32, most)))}
+
+
+def rehearse(
+    stage: Stage, settings: Mapping[str, Any], given: Mapping[str, Any]
+) -> Iterator[tuple[tuple[int, tuple[float, float]], float]]:
+    """Each rank and division with the accuracy (percent) of its head; what was given is not tried otherwise."""
+    ranks = tuple(int(r) for r in (given["rank"],)) if "rank" in given else RANKS
+    fixed = (given.get("share_means"), given.get("share_covariance"))
+    shares = SHARES if fixed == (None, None) else ((float(fixed[0] or 0.45), float(fixed[1] or 0.5)),)
+    for rank in ranks:
+        if rank > stage.rows.shape[1]:
+            continue
+        for share in shares:
+            asked = {**settings, "rank": rank, "covariance": given.get("covariance", rank)}
+            asked |= {"share_means": share[0], "share_covariance": share[1], "sigma": stage.sigma * stage.scale}
+            scores = [_played(stage, _release_part(asked), Key.seed(i).child("rehearsal")) for i in range(2)]
+            yield (rank, share), sum(scores) / len(scores)
+
+
+def _played(stage: Stage, cfg: HeadConfig, key: Key) -> float:
+    """The accuracy of the head that one simulated release of public images gives."""
+    generator, n = key.torch(), stage.count
+    rank = cfg.rank
+    layout = statistics.layout_of(cfg, rank)
+    pick = torch.randint(len(stage.rows), (n + HELD,), generator=generator)
+    y = torch.randint(stage.classes, (n + HELD,), generator=generator)
+    rows = stage.rows[pick] + _shifts(stage, generator)[y]
+    clip = float(stage.rows[:, :rank].norm(dim=1).quantile(cfg.quantile))
+    u = rows[:, :rank] / rows[:, :rank].norm(dim=1, keepdim=True).clamp_min(max(clip, 1e-6))
+    enc = Features((), stage.features.look, cut(stage.features.frame, stage.rows, rank=rank, clip=clip))
+    releases = [
+        _release(
+            cfg, layout, u[i : n : stage.sites], y[i : n : stage.sites], classes=stage.classes, generator=generator
+        )
+        for i in range(stage.sites)
+    ]
+    usual = n / stage.sites / stage.classes
+    made = lda_head(cfg, pool(cfg, layout, releases, enc, usual=usual, records=None))
+    guess = (u[n:] @ made["weight"] + made["bias"]).argmax(1)
+    return 100.0 * float((guess == y[n:]).float().mean())
+
+
+def _shifts(stage: Stage, generator: torch.Generator) -> torch.Tensor:
+    """Where each class lies."""
+    width = stage.rows.shape[1]
+    power = torch.arange(1, width + 1).float().pow(-FALL)
+    part = (power / power.sum() * APART**2 / 2).sqrt() * stage.rows.std(0)
+    return torch.randn(stage.classes, width, generator=generator) * part
+
+
+def cut(frame: Frame, rows: torch.Tensor, *, rank: int, clip: float) -> Frame:
+    """The first directions of a frame, with the clip that they alone would have."""
+    clip = max(clip, 1e-6)
+    unit = frame.unit[:rank] * (frame.clip / clip) ** 2
+    values = rows[:, :rank].var(0) / clip**2
+    return Frame(frame.mean, frame.std, frame.basis[:, :rank], values=values, unit=unit, clip=clip)
+
+
+def _release(
+    cfg: HeadConfig,
+    layout: statistics.RowLayout,
+    u: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    classes: int,
+    generator: torch.Generator,
+) -> dict[str, torch.Tensor]:
+    """One site's sums and second moment with noise; the networks' part is left empty."""
+    members = torch.nn.functional.one_hot(y, classes).float()
+    sums = torch.zeros(classes, layout.width)
+    sums[:, : layout.rank] = layout.means * members.T @ u
+    sums[:, -1] = layout.count * members.sum(0)
+    lead = u[:, : layout.second]
+    moment = triangle(layout.moment * (lead.T @ lead).double()).float()
+    noisy = [part + cfg.noise * torch.randn(part.shape, generator=generator) for part in (sums, moment)]
+    return {"sums": noisy[0], "moment": noisy[1]}
+
+
+HEAD = replace(head.METHOD, auto=head_auto)
