@@ -84,19 +84,18 @@ def class_names(classes: Sequence[Any] | Array | int) -> tuple[str, ...]:
 
 def _declared(classes: Sequence[Any] | Array | int, y: Array) -> Array:
     """The declared classes in order, of the labels' own kind: 1 and "1" are two things."""
-    found = label_array(range(classes) if isinstance(classes, (int, np.integer)) else list(classes), _count(classes))
+    given = list(range(classes) if isinstance(classes, (int, np.integer)) else classes)
+    if not given:
+        raise UserError(f"Expected at least one class, got {classes!r}.")
+    found = label_array(given, len(given))
     known = np.unique(found)
-    if not len(known) or len(known) != len(found):
-        raise UserError(f"Expected different classes, at least one, got {found.tolist()}.")
+    if len(known) != len(found):
+        raise UserError(f"Expected different classes, got {found.tolist()}.")
     if (known.dtype.kind == "U") != (y.dtype.kind == "U") and len(y):
         raise UserError(
             f"Label {y[0].item()!r} is none of the declared classes {known.tolist()}; text and numbers are two things."
         )
     return known
-
-
-def _count(classes: Sequence[Any] | Array | int) -> int:
-    return max(0, int(classes)) if isinstance(classes, (int, np.integer)) else len(classes)
 
 
 def _plain(y: Array) -> Array:
