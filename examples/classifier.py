@@ -13,7 +13,7 @@ with tempfile.TemporaryDirectory() as folder:
     X = cells.data[:, :10]  # means of ten measurements of cell nuclei
     y = cells.target_names[cells.target]  # labels may be text
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
-    # Declared and public, from what one knows of such measurements, never from these records.
+    # Declared and public. Yours come from what is known of such measurements, never from the records.
     lowest = [5.0, 5.0, 40.0, 100.0, 0.05, 0.0, 0.0, 0.0, 0.1, 0.04]
     highest = [25.0, 35.0, 170.0, 2000.0, 0.15, 0.3, 0.4, 0.2, 0.3, 0.1]
     table = PrismClassifier(
@@ -21,8 +21,8 @@ with tempfile.TemporaryDirectory() as folder:
     )
     table.fit(X_train, y_train)  # the one release
     print(f"table: accuracy {table.score(X_test, y_test):.2f} at epsilon {table.certificate()['epsilon']:.3f}")
-    for chance in table.predict_proba(X_test[:1]):
-        print("the first:", {name: round(float(p), 2) for name, p in zip(table.classes_, chance)})
+    (chances,) = table.predict_proba(X_test[:1])
+    print("the first:", ", ".join(f"{name} {chance:.2f}" for name, chance in zip(table.classes_, chances)))
 
     digits = load_digits()
     X_train, X_test, y_train, y_test = train_test_split(

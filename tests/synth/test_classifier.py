@@ -44,7 +44,7 @@ def iris(**options: Any) -> PrismClassifier:
     return PrismClassifier(**{"epsilon": 30.0, "seed": 0, "bounds": (LOW, HIGH), "classes": 3, **options})
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     # A seed and little noise: checks fit twice and compare, and want to be right on thirty records.
     [PrismClassifier(epsilon=30.0, seed=0, bounds=(-5.0, 5.0))],
     expected_failed_checks=lambda estimator: FAILS,
@@ -80,8 +80,8 @@ def test_what_lies_outside_the_bounds_counts_as_lying_on_them() -> None:
     far = X.copy()
     far[0], far[1] = 1e12, -1e12
     near = np.clip(far, LOW, HIGH)
-    made = [iris().fit(rows, y).decision_function(X) for rows in (far, near)]
-    assert np.array_equal(*made)
+    first, second = (iris().fit(rows, y).decision_function(X) for rows in (far, near))
+    assert np.array_equal(first, second)
 
 
 def test_the_default_bounds_are_from_minus_one_to_one() -> None:
@@ -194,8 +194,8 @@ def test_people_are_the_unit_where_ids_are_given() -> None:
 def test_a_seed_is_said_and_without_one_no_two_fits_are_alike() -> None:
     X, y = load_iris(return_X_y=True)
     assert iris().fit(X, y).certificate()["guarantee"] == "simulation: no protection"
-    both = [iris(seed=None).fit(X, y).decision_function(X) for _ in range(2)]
-    assert not np.array_equal(*both)
+    first, second = (iris(seed=None).fit(X, y).decision_function(X) for _ in range(2))
+    assert not np.array_equal(first, second)
 
 
 # Refusals
