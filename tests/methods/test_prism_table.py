@@ -112,3 +112,17 @@ def test_one_exchange_and_what_it_costs() -> None:
     with pytest.raises(UserError, match="expected rounds = 1, got 2"):
         table.init(cfg.model_copy(update={"rounds": 2}), task, KEY)
     assert Job("x", table.METHOD, cfg, task, 0).plan() == task.gaussian(2.0)
+
+
+def test_a_column_beyond_its_bounds_takes_no_room_from_the_others() -> None:
+    cfg = table.TableConfig(sigma=1.0)
+    far, on = (table.features(cfg, task_of(2)).coordinates(torch.tensor([[high, 0.5]])) for high in (1e6, 1.0))
+    assert torch.equal(far, on)
+
+
+def test_rows_within_reach_stay_as_long_as_they_are() -> None:
+    """Of few columns nothing within a norm of 1 is shortened: else a single column would be its sign."""
+    for columns, reach, clip in ((1, 0.3, 1.0), (4, 0.3, 1.0), (36, 0.3, 1.8), (4, 1.0, 2.0)):
+        seen = table.features(table.TableConfig(sigma=1.0, reach=reach), task_of(columns))
+        row = torch.full((1, columns), 0.9 * clip / columns**0.5)
+        assert float(seen.coordinates(row).norm()) == pytest.approx(0.9, abs=1e-5)
