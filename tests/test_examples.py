@@ -12,6 +12,7 @@ from tests.cli.command import run_json
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SAYS = {
+    "classifier": ("table: accuracy", "benign", "images, linear: accuracy", "noise from the operating system"),
     "compare_methods": ("prism-head", "∞", "nothing leaves"),
     "own_method": ("planned: 1 x Gaussian", "accuracy"),
     "plan_before_running": ("more noise in each",),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from prismfl.runs.opened import Run as Run
     from prismfl.runs.planning import Plan as Plan
     from prismfl.runs.result import Result as Result
+    from prismfl.synth.classifier import PrismClassifier as PrismClassifier
     from prismfl.synth.synthesizer import Synthesizer as Synthesizer
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "BudgetError",
     "Method",
     "Plan",
+    "PrismClassifier",
     "PrismError",
     "Result",
     "Run",
@@ -40,6 +42,7 @@ _LAZY = {
     "METHODS": "prismfl.methods:METHODS",
     "Method": "prismfl.core.method:Method",
     "Plan": "prismfl.runs.planning:Plan",
+    "PrismClassifier": "prismfl.synth.classifier:PrismClassifier",
     "Result": "prismfl.runs.result:Result",
     "Run": "prismfl.runs.opened:Run",
     "Synthesizer": "prismfl.synth.synthesizer:Synthesizer",

@@ -53,6 +53,16 @@ def test_images_are_bytes_with_classes_in_turn_and_the_same_each_time(tmp_path: 
         Synthesizer(1.0, ledger=tmp_path, cap=1.01, **QUICK).fit(*digits())
 
 
+def test_labels_in_words_come_back_in_words() -> None:
+    words = np.array(["no", "yes"])
+    x, y = rows(200)
+    made = Synthesizer(3.0, 1e-4, records=200, classes=["yes", "no"], seed=0, **FAST).fit(x, words[y])
+    made_x, made_y = made.sample(100)
+    assert set(made_y) == {"yes", "no"}
+    assert float(made_x[made_y == "yes"][:, 0].mean()) > float(made_x[made_y == "no"][:, 0].mean())
+    assert made.fit(x, y).sample(10)[1].dtype.kind == "i"
+
+
 def test_a_table_keeps_what_its_label_says() -> None:
     made = Synthesizer(3.0, 1e-4, records=400, classes=2, seed=0, **FAST)
     x, y = made.fit(*rows()).sample(300)
@@ -83,7 +93,7 @@ def test_the_data_choose_the_method_unless_it_is_said() -> None:
 def test_arrays_tensors_and_lists_are_the_same_records() -> None:
     x, y = rows(60)
     options: dict[str, Any] = {"records": 60, "classes": 2, "seed": 5, **FAST}
-    given = [(x, y), (torch.tensor(x), torch.tensor(y)), (x.tolist(), y.tolist()), (x, y.astype(float))]
+    given = [(x, y), (torch.tensor(x), torch.tensor(y)), (x.tolist(), y.tolist()), (x, y.astype(bool))]
     made = [Synthesizer(1.0, **options).fit(*arrays).release.items["generator"].digest for arrays in given]
     assert len(set(made)) == 1
     with Ledger.open(ledger_path()) as ledger:
@@ -189,9 +199,10 @@ def test_wrong_options_of_a_table_are_refused(change: dict[str, Any], message: s
         ((np.zeros(5), [0] * 5), "an array of shape"),
         ((np.zeros((5, 2, 8, 8)), [0] * 5), "1 or 3 channels"),
         ((ZEROS, [0] * 4), "as many labels as records, got 4 and 5"),
-        ((ZEROS, [[0]] * 5), "labels as whole numbers"),
-        ((ZEROS, ["a"] * 5), "labels as whole numbers"),
-        ((ZEROS, [0.5] * 5), "labels as whole numbers"),
+        ((ZEROS, [[0]] * 5), "one label a record"),
+        ((ZEROS, ["a"] * 5), "Label 'a' is none of the declared classes"),
+        ((ZEROS, [0.5] * 5), r"float64.*y\.astype\(int\)"),
+        ((ZEROS, [0.0] * 5), r"float64.*y\.astype\(int\)"),
         ((ZEROS, [0, 1, 2, 3, -1]), "labels from 0 to 2 for 3 declared"),
         ((ZEROS, [0, 1, 2, 3, 0]), "labels from 0 to 2 for 3 declared"),
         ((ZEROS, None), "Expected labels for 3 classes, got none"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,24 @@ from prismfl.core.records import Records
 from prismfl.data.ids import unit_codes
 from prismfl.data.prints import bag_prints, picture_print, vector_prints
 from prismfl.errors import UserError
+from prismfl.synth.labels import Labels, label_array
 
 Array = npt.NDArray[Any]
+Code = Callable[[Array], Labels]
 
 
-def read_arrays(X: Any, y: Any = None, unit: Any = None) -> tuple[Records, list[bytes]]:
-    """Images (n, h, w) or (n, c, h, w), or a table (n, columns), as records and their prints."""
+def read_arrays(X: Any, y: Any, unit: Any, *, code: Code) -> tuple[Records, list[bytes], Labels]:
+    """Images (n, h, w) or (n, c, h, w), or a table (n, columns), as records, their prints and the classes.
+
+    `code` says which class a label is. Without labels there is one class.
+    """
     array = np.asarray(X)
     if array.dtype.kind not in "biuf":
         raise UserError(f"Expected an array of numbers, got {array.dtype}; `prismfl synth` reads files.")
-    x = _images(array) if array.ndim > 2 else _table(array)
-    labels = torch.zeros(len(x), dtype=torch.int64) if y is None else _labels(np.asarray(y), len(x))
+    x = images_of(array) if array.ndim > 2 else _table(array)
+    labels = code(np.zeros(len(x), np.int64) if y is None else label_array(y, len(x)))
     own = prints_of(x.numpy() if array.ndim > 2 else array)
-    return Records(x, labels, None if unit is None else _units(unit, len(x))), own
+    return Records(x, labels.codes, None if unit is None else units_of(unit, len(x))), own, labels
 
 
 def prints_of(x: Array) -> list[bytes]:
@@ -34,7 +40,8 @@ def prints_of(x: Array) -> list[bytes]:
     return [picture_print(image) for image in x]
 
 
-def _images(array: Array) -> torch.Tensor:
+def images_of(array: Array) -> torch.Tensor:
+    """Images as (n, channels, h, w) in [0, 1]."""
     array = array[:, None] if array.ndim == 3 else array
     if array.ndim != 4 or array.shape[1] not in (1, 3):
         raise UserError(f"Expected images as (n, h, w) or (n, channels, h, w) with 1 or 3 channels, got {array.shape}.")
@@ -55,15 +62,7 @@ def _table(array: Array) -> torch.Tensor:
     return x
 
 
-def _labels(y: Array, count: int) -> torch.Tensor:
-    if y.ndim != 1 or y.dtype.kind not in "biuf" or bool((y.astype(np.float64) % 1 != 0).any()):
-        raise UserError(f"Expected labels as whole numbers from 0, got {y.dtype} of shape {y.shape}.")
-    if len(y) != count:
-        raise UserError(f"Expected as many labels as records, got {len(y)} and {count}.")
-    return torch.as_tensor(y, dtype=torch.int64)
-
-
-def _units(unit: Any, count: int) -> torch.Tensor:
+def units_of(unit: Any, count: int) -> torch.Tensor:
     """The code of each record's person; ids are text or whole numbers, the same in every fit."""
     ids = np.asarray(unit) if hasattr(unit, "dtype") else list(unit)
     if np.shape(ids) != (count,):

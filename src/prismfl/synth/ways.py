@@ -17,6 +17,7 @@ from prismfl.errors import UserError
 from prismfl.methods.generators import ddp_vae, threedgl
 from prismfl.methods.prism import head as prism_head
 from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism import table as prism_table
 from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, merge
@@ -26,19 +27,23 @@ Drawn = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Way:
-    """`sigma(settings, task, epsilon)`; `draw(settings, task, items, n, key)`; `mechanism(settings, task)`."""
+    """`sigma(settings, task, epsilon)`; `draw(settings, task, items, n, key)`; `mechanism(settings, task)`.
+
+    `heads(settings, task, items, key)` are the models that need no images; without it, all that the method has.
+    """
 
     method: Method
     site: str
     data: str
     model: str
     sigma: Callable[[Any, Task, float], float]
-    draw: Callable[[Any, Task, Items, int, Key], Drawn]
+    draw: Callable[[Any, Task, Items, int, Key], Drawn] | None
     mechanism: Callable[[Any, Task], dict[str, Any]]
     records: int | None = None  # where only an order of magnitude matters
+    heads: Callable[[Any, Task, Items, Key], Items] | None = None
 
 
-def _prism_sigma(cfg: prism.Config, task: Task, epsilon: float) -> float:
+def _gaussian_sigma(cfg: Any, task: Task, epsilon: float) -> float:
     return account.gaussian_sigma(epsilon, task.delta) * (1 + 1e-6)  # on the safe side of rounding
 
 
@@ -53,8 +58,21 @@ def _prism_draw(cfg: prism.Config, task: Task, items: Items, n: int, key: Key) -
     return x[order], y[order]
 
 
-def _prism_mechanism(cfg: prism.Config, task: Task) -> dict[str, Any]:
-    form = statistics.row_layout(cfg, task)
+def _prism_heads(cfg: prism.Config, task: Task, items: Items, key: Key) -> Items:
+    """The closed-form head and the linear model, without a picture."""
+    _, pooled = prism_head.read_releases(cfg, task, {task.sites[0]: items})
+    return prism.heads_of(cfg, task, pooled, key)
+
+
+def _prism_mechanism(cfg: prism_head.HeadConfig, task: Task) -> dict[str, Any]:
+    return _moments(statistics.row_layout(cfg, task), task)
+
+
+def _table_mechanism(cfg: prism_table.TableConfig, task: Task) -> dict[str, Any]:
+    return _moments(prism_table.layout(cfg, task), task)
+
+
+def _moments(form: statistics.RowLayout, task: Task) -> dict[str, Any]:
     numbers = len(task.classes) * form.width + form.second * (form.second + 1) // 2
     words = "one Gaussian release of class sums and the pooled second moment"
     return {"name": words, "sensitivity": 1.0, "numbers": numbers}
@@ -76,13 +94,19 @@ def _vae_mechanism(cfg: threedgl.Config, task: Task) -> dict[str, Any]:
     return {"name": f"Gaussian answers: {counts}moments and gradients of bounded norm, over Poisson batches"}
 
 
-WAYS = {
-    way.method.name: way
-    for way in (
-        Way(prism.METHOD, "holder", "own", "convnet", _prism_sigma, _prism_draw, _prism_mechanism, 1000),
-        Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism),
-    )
-}
+PRISM = Way(
+    prism.METHOD, "holder", "own", "convnet", _gaussian_sigma, _prism_draw, _prism_mechanism, 1000, _prism_heads
+)
+HEAD = Way(prism_head.METHOD, "holder", "own", "convnet", _gaussian_sigma, None, _prism_mechanism, 1000)
+TABLE = Way(prism_table.METHOD, "holder", "own", "logreg", _gaussian_sigma, None, _table_mechanism, 1000)
+VAE = Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism)
+WAYS = {way.method.name: way for way in (PRISM, VAE)}
+CLASSIFIERS = {way.method.name: way for way in (PRISM, HEAD, TABLE)}
+
+
+def way_of(name: str) -> Way:
+    """The way of a method's name."""
+    return WAYS[name] if name in WAYS else CLASSIFIERS[name]
 
 
 def read_sets(method: str, sets: Sequence[str], facts: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -182,12 +182,15 @@ def from_statistics(cfg: Config, task: Task, enc: Features, pooled: Pooled, key:
         lr=cfg.train_lr,
         key=own,
     )
+    return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), **heads_of(cfg, task, pooled, key)}
+
+
+def heads_of(cfg: Config, task: Task, pooled: Pooled, key: Key) -> Items:
+    """What needs no images: the closed-form head, synthetic embeddings, and the linear model on them."""
     rows, classes = embed(cfg, pooled, key.child("embeddings"))
     looked = {"encoder": task.encoder.name, "digest": task.encoder.digest} if task.encoder is not None else {}
     return {
-        "model": Weights(params),
-        "synthetic": SyntheticSet.of(x, y),
-        "head": Statistics(head),
+        "head": Statistics(lda_head(cfg, pooled)),
         "linear": Weights(fit_linear(rows, classes)),
         "embeddings": SyntheticEmbeddings.of(rows, classes, **looked),
     }
@@ -204,11 +207,14 @@ def embed(cfg: Config, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Te
 
 
 def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
-    """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings."""
-    classifier, _ = network(task, key=Key.seed(0))
-    classifier.module.load_state_dict(items["model"].to(task.device))
+    """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings: those of
+    them that the items hold."""
     enc = encoder(cfg, task)
     heads = {name: linear(enc, items[name].tensors, task.device) for name in ("head", "linear") if name in items}
+    if "model" not in items:
+        return dict(heads)
+    classifier, _ = network(task, key=Key.seed(0))
+    classifier.module.load_state_dict(items["model"].to(task.device))
     return {"network": classifier.module.eval(), **heads}
 
 
