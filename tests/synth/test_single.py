@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from prismfl.core.method import Asked, Chosen
+from prismfl.core.method import Chosen, Wanted
 from prismfl.errors import UserError
 from prismfl.methods.prism import prism
 from prismfl.nets.encoders.base import Encoder
@@ -32,11 +32,11 @@ class Rows(Encoder):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
     """A prism that chooses its rank by the epsilon, and what it was asked."""
-    heard: list[Asked] = []
+    heard: list[Wanted] = []
 
-    def auto(asked: Asked) -> Chosen:
+    def auto(asked: Wanted) -> Chosen:
         heard.append(asked)
         return Chosen({"rank": 5, "ridge": 0.7}, (f"rank 5: epsilon is {asked.epsilon:g}",))
 
@@ -49,7 +49,7 @@ def made(**options: Any) -> Synthesizer:
     return Synthesizer(**{"epsilon": 2.0, "seed": 0, "tuning": "auto", **given, **options}).fit(IMAGES, LABELS)
 
 
-def test_what_was_not_given_is_chosen_and_said(asked: list[Asked]) -> None:
+def test_what_was_not_given_is_chosen_and_said(asked: list[Wanted]) -> None:
     found = made()
     assert (found.settings.rank, found.settings.ridge) == (5, 0.7)
     assert found.certificate()["settings_chosen"] == ["rank 5: epsilon is 2"]
@@ -58,12 +58,12 @@ def test_what_was_not_given_is_chosen_and_said(asked: list[Asked]) -> None:
     assert asked[0].given.keys() == QUICK.keys() - {"rank", "public_count"}
 
 
-def test_what_was_given_stays(asked: list[Asked]) -> None:
+def test_what_was_given_stays(asked: list[Wanted]) -> None:
     found = made(rank=4)
     assert (found.settings.rank, found.settings.ridge) == (4, 0.7)
 
 
-def test_fixed_settings_are_the_plain_ones(asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_settings_are_the_plain_ones(asked: list[Wanted], monkeypatch: pytest.MonkeyPatch) -> None:
     for tuning in ("fixed", None):  # the tests' environment says fixed
         assert made(tuning=tuning).settings.ridge == 0.3
     assert asked == []
