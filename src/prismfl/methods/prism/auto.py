@@ -87,29 +87,30 @@ def head_auto(asked: Wanted) -> Chosen:
     return Chosen({"networks": 0, **settings}, found.words[:2])
 
 
+def local_auto(asked: Wanted) -> Chosen:
+    """The same for a site that makes its images by itself: its own records have to carry them."""
+    return auto(replace(asked, task=replace(asked.task, sites=asked.task.sites[:1]), secure=False))
+
+
 def picture_settings(task: Task) -> dict[str, Any]:
-    """How pictures are started and labelled, from the shape and the number of classes."""
-    colour, classes = task.shape[0] == 3, len(task.classes)
-    side = task.shape[1]
+    """How pictures are started and labelled, from the shape and the number of classes.
+
+    Photographs are best taken as they are and labelled by the head; drawings have to be moved to what was released.
+    """
+    colour, classes, side = task.shape[0] == 3, len(task.classes), task.shape[1]
     found: dict[str, Any] = {
         "patch": 5 if side >= 16 else 3,
-        "images": max(10, min(60, 600 // classes)),
-        "steps": 200,
         "near": 0.25,
+        "public_copies": 1,
+        "crop": 1.0,
         "deliver": "head",
     }
     if colour:
-        return found | {
-            "share_networks": 0.1,
-            "labels": "soft",
-            "public_copies": 1,
-            "public_share": 0.9,
-            "crop": 1.0,
-            "temperature": 2.0,
-            "train_steps": 3000,
-            "train_batch": 32,
-        }
-    return found | {"views": 0.5, "train_steps": 900}
+        found |= {"share_networks": 0.1, "images": max(10, min(20, 200 // classes)), "steps": 100}
+        found |= {"labels": "soft", "public_share": 0.9, "temperature": 2.0}
+        return found | {"train_steps": 3000, "train_batch": 32}
+    found |= {"views": 0.5, "images": max(10, min(60, 600 // classes)), "steps": 200}
+    return found | {"labels": "half", "public_share": 0.6, "blends": 1, "centre": False, "train_steps": 1500}
 
 
 def stage_of(asked: Wanted, settings: Mapping[str, Any]) -> Stage:

@@ -23,7 +23,7 @@ from prismfl.core.payloads import SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.prism import prism, statistics
+from prismfl.methods.prism import auto, prism, statistics
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import head_scores, lda_head, pool
 from prismfl.nets.augment import affine
@@ -89,7 +89,8 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     enc, layout = encoder(own, task), statistics.row_layout(own, task)
     pooled = pool(own, layout, [released], enc, usual=task.records / len(task.classes))
     head = lda_head(own, pooled)
-    x, y = prism.synthesise(own, task, enc, pooled, key.child("images"))
+    shown = prism.nearest_public(own, task, enc, pooled)
+    x, y = prism.synthesise(own, shown, enc, pooled, key.child("images"))
     pictures = x.float() / 255.0
     soft = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
     if model is not None:
@@ -194,6 +195,8 @@ METHOD = Method(
     shapes=shapes,
     possible=possible,
     adopt=adopt,
+    takes_encoder=True,
+    auto=auto.local_auto,
     needs_public=True,
     kinds=("image",),
     tiny={**prism.METHOD.tiny, "share": 0.3, "sgd_steps": 2, "sgd_batch": 8},
