@@ -7,6 +7,7 @@ come through `fit_records`: options are checked, the release is made and charged
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import torch
 from prismfl.core.job import Job
 from prismfl.core.once import Holder, Made, release_once
 from prismfl.core.release import Release
-from prismfl.core.task import Task
+from prismfl.core.task import Encodes, Task
 from prismfl.data import load_public
 from prismfl.errors import UserError
+from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.rng import Key
-from prismfl.runs.config import validate
+from prismfl.runs.config import RunConfig, validate
+from prismfl.runs.encoders import encoder_of, ready, with_layers
+from prismfl.runs.result import pretrained_on
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 from prismfl.synth.arrays import read_arrays
 from prismfl.synth.ways import WAYS, Way
@@ -35,7 +39,8 @@ class Synthesizer:
     `method` is "prism" for images and "ddp-vae" for tables unless it is said; `settings` are its own. `records` is a
     public number of records, rounded; a table needs it. `classes` declares the classes, by number or by name; without
     it their number is read off the labels and counts as public. `public` are images that may be known (a name, a folder
-    or a tensor), for methods that need them. With a `seed` the noise can be recomputed (a simulation: no protection);
+    or a tensor), for methods that need them. `encoder` is a public encoder that images are looked at through: a name, or
+    an `nets.encoders.base.Encoder`. With a `seed` the noise can be recomputed (a simulation: no protection);
     without one it comes from the operating system. Every fit is charged to the user's one lasting ledger, or to the one
     in the folder `ledger`, and refused beyond `cap`.
     """
@@ -48,6 +53,7 @@ class Synthesizer:
         method: str | None = None,
         public: str | torch.Tensor | None = None,
         public_count: int = 2000,
+        encoder: str | Encoder | None = None,
         data_dir: str | None = None,
         records: int | None = None,
         classes: Sequence[str] | int | None = None,
@@ -66,6 +72,7 @@ class Synthesizer:
             raise UserError(f"Give epsilon or sigma, not both (got {epsilon} and {settings['sigma']}).")
         self.epsilon, self.delta, self.method, self.records, self.classes = epsilon, delta, method, records, classes
         self.public, self.public_count, self.data_dir = public, public_count, data_dir
+        self.encoder = encoder
         self.seed, self.ledger, self.cap = seed, None if ledger is None else Path(ledger), cap
         self._options = settings
         self._fitted: tuple[Way, Job, Made] | None = None
@@ -89,7 +96,7 @@ class Synthesizer:
         shape = tuple(holder.records.x.shape[1:])
         way = WAYS[self.method or ("prism" if len(shape) == 3 else "ddp-vae")]
         task = self._task(way, shape, self._classes(holder.records.y), data=data or way.data, unit=unit)
-        settings = self._settings(way)
+        settings = self._settings(way, task.encoder)
         settings = settings.model_copy(update={"sigma": way.sigma(settings, task, self.epsilon)})
         job = Job("synth", way.method, settings, task, self.seed or 0)
         way.method.init(settings, task, job.key)  # refuses what does not fit before anything is charged
@@ -142,6 +149,11 @@ class Synthesizer:
             found["image_shape"] = list(task.shape)
         if task.public is not None:
             found["public_images"] = self._source
+        if task.encoder is not None:
+            looked = pretrained_on(task)
+            trained = f", trained on {looked}" if looked else ", not pretrained"
+            found["public_encoder"] = f"{task.encoder.name}{trained}"
+            found["public_encoder_digest"] = task.encoder.digest
         return found
 
     @property
@@ -170,8 +182,9 @@ class Synthesizer:
             raise UserError("This synthesizer has not been fitted; call fit(X, y) first.")
         return self._fitted
 
-    def _settings(self, way: Way) -> Any:
-        found = validate(way.method.settings, self._options, f"the settings of {way.method.name}")
+    def _settings(self, way: Way, encoder: Encodes | None = None) -> Any:
+        options = with_layers(self._options, encoder)
+        found = validate(way.method.settings, options, f"the settings of {way.method.name}")
         if found.rounds != 1:
             raise UserError(f"A synthesizer releases once: expected rounds 1, got {found.rounds}.")
         return found
@@ -192,7 +205,15 @@ class Synthesizer:
         if self.public is not None and not way.method.needs_public:
             raise UserError(f"Expected no public images for {name}; it needs none.")
         public = self._public(shape) if way.method.needs_public else None
-        return Task(data, shape, classes, (way.site,), records, way.model, unit=unit, delta=self.delta, public=public)
+        task = Task(data, shape, classes, (way.site,), records, way.model, unit=unit, delta=self.delta, public=public)
+        return replace(task, encoder=ready(self._encoder(way), task))
+
+    def _encoder(self, way: Way) -> Encoder | None:
+        if not isinstance(self.encoder, Encoder):
+            return encoder_of(RunConfig(encoder=self.encoder), way.method)
+        if not way.method.takes_encoder:
+            raise UserError(f"Expected no public encoder for {way.method.name}; it looks through none.")
+        return self.encoder
 
     @property
     def _source(self) -> str:
