@@ -39,9 +39,9 @@ class Synthesizer:
     `method` is "prism" for images and "ddp-vae" for tables unless it is said; `settings` are its own. `records` is a
     public number of records, rounded; a table needs it. `classes` declares the classes, by number or by name; without
     it their number is read off the labels and counts as public. `public` are images that may be known (a name, a folder
-    or a tensor), for methods that need them. `encoder` is a public encoder that images are looked at through: a name, or
-    an `nets.encoders.base.Encoder`. With a `seed` the noise can be recomputed (a simulation: no protection);
-    without one it comes from the operating system. Every fit is charged to the user's one lasting ledger, or to the one
+    or a tensor), for methods that need them. `encoder` is a public encoder that images are looked at through: a name,
+    or an `nets.encoders.base.Encoder`. With a `seed` the noise can be recomputed (a simulation: no protection); without
+    one it comes from the operating system. Every fit is charged to the user's one lasting ledger, or to the one
     in the folder `ledger`, and refused beyond `cap`.
     """
 

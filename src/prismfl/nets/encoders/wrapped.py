@@ -23,7 +23,9 @@ class Wrapped(Encoder):
 
     def __init__(self, module: nn.Module, words: str) -> None:
         super().__init__()
-        self.module = module.eval().requires_grad_(False)
+        self.module = module.eval()
+        for number in module.parameters():  # one by one: TorchScript has no more
+            number.requires_grad_(False)
         self.name, self.layers = words, ()
         self.trained_on = one_line(getattr(module, "trained_on", None)) or UNSAID
         self.pretrained = bool(getattr(module, "pretrained", True))
