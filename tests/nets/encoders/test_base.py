@@ -36,6 +36,15 @@ def test_a_number_that_is_not_finite_is_not_raised() -> None:
     assert torch.isnan(Means().activations(images)["mean"]).flatten().tolist() == [False, True, False]
 
 
+def test_no_image_gives_no_row() -> None:
+    class Fussy(Means):
+        def look(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+            assert len(images)
+            return super().look(images)
+
+    assert Fussy().activations(torch.rand(0, 2, 8, 8))["mean"].shape == (0, 2)
+
+
 def test_another_number_of_rows_is_refused() -> None:
     class Short(Means):
         def look(self, images: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -60,7 +60,7 @@ def test_the_rows_are_the_graphs(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_runtime")
 def test_it_says_what_images_it_wants(tmp_path: Path) -> None:
     own = load_onnx(maps(tmp_path / "a.onnx", batch=1, channels=3, side=16, metadata={"trained_on": "le\naflets"}))
-    assert (own.channels, own.side, own.alone, own.trained_on) == (3, 16, True, "le aflets")
+    assert (own.channels, own.side, own.trained_on) == (3, 16, "le aflets")
     assert check_encoder(own, IMAGES).activations(IMAGES)["rows"].shape == (5, 4)
 
 

@@ -39,7 +39,10 @@ class Encoder(nn.Module):
         """The same without a graph, and checked: a row an image. What is not finite stays so: for a private record that
         is nobody's business, and the door counts such a row for nothing."""
         with torch.no_grad():
-            found = self(images)
+            if len(images):
+                found = self(images)
+            else:  # a site may hold no record; few modules can look at none
+                found = {layer: rows[:0] for layer, rows in self(images.new_zeros(1, *images.shape[1:])).items()}
         for layer in self.layers:
             rows = found.get(layer)
             if rows is None or rows.dim() != 2 or len(rows) != len(images):

@@ -35,15 +35,14 @@ class OnnxEncoder(Encoder):
     def __init__(self, session: Any, name: str, digest: str) -> None:
         super().__init__()
         self.session, self.name, self.file_digest = session, name, digest
-        self.entry, self.channels, self.side, self.alone = _entry(session, name)
+        self.entry, self.channels, self.side = _entry(session, name)
         self.layers = tuple(one_line(out.name) for out in session.get_outputs())
         told = session.get_modelmeta().custom_metadata_map
         self.trained_on = one_line(told.get("trained_on")) or UNSAID
 
     def look(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The rows of each output."""
-        batches = torch.split(images, 1) if self.alone else (images,)
-        found = [self._run(batch) for batch in batches]
+        """The rows of each output. One image at a time: then no row hangs on its place among others."""
+        found = [self._run(batch) for batch in torch.split(images, 1)]
         return {layer: torch.cat([part[layer] for part in found]) for layer in self.layers}
 
     def _run(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -156,8 +155,8 @@ def _tensors(graph: Any) -> Iterator[Any]:
                 yield from (sparse.values, sparse.indices)
 
 
-def _entry(session: Any, name: str) -> tuple[str, int | None, int | None, bool]:
-    """The name of the only input, the channels and the side that it wants, and whether it takes one image at a time."""
+def _entry(session: Any, name: str) -> tuple[str, int | None, int | None]:
+    """The name of the only input, and the channels and the side that it wants."""
     entries = session.get_inputs()
     shape = list(entries[0].shape) if len(entries) == 1 else []
     fixed = [size if isinstance(size, int) else None for size in shape]
@@ -168,4 +167,4 @@ def _entry(session: Any, name: str) -> tuple[str, int | None, int | None, bool]:
             f"Expected one input of encoder '{name}': float32 images (n, 1 or 3 channels, side, side), got "
             f"{', '.join(got):.200}."
         )
-    return entries[0].name, fixed[1], fixed[2], fixed[0] == 1
+    return entries[0].name, fixed[1], fixed[2]
