@@ -152,15 +152,17 @@ def head_site(tmp_path: Path, **changes: Any) -> Office:
     ],
     ids=str,
 )
-def test_no_encoder_but_those_on_the_sites_list(
-    tmp_path: Path, words: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_encoder_but_those_on_the_sites_list(tmp_path: Path, words: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path, a module, an unknown name: the same refusal for all, and no file or module is looked for."""
     net = tmp_path / "net.onnx"
     net.write_bytes(b"private")
     digest = hashlib.sha256(b"private").hexdigest()
     office, told = head_site(tmp_path), prism_head()
-    for place in ("prismfl.nets.encoders.files.read_file", "prismfl.runs.encoders.load_onnx", "importlib.import_module"):
+    for place in (
+        "prismfl.nets.encoders.files.read_file",
+        "prismfl.runs.encoders.load_onnx",
+        "importlib.import_module",
+    ):
         monkeypatch.setattr(place, lambda *_, **__: pytest.fail("something was opened"))
     if isinstance(words, str):
         words = words.format(place=net, digest=digest)

@@ -154,7 +154,7 @@ def test_an_encoder_that_no_site_could_run_is_refused() -> None:
     with pytest.raises(UserError, match="looks through no public encoder"):
         described(encoder="scattering")
     tiny = {**METHODS["prism-head"].tiny, "sigma": 2.0}
-    with pytest.raises(UserError, match="NAME=FILE.onnx"):
+    with pytest.raises(UserError, match=r"NAME=FILE\.onnx"):
         described(method="prism-head", encoder="pkg.mod:build", settings=tiny)
 
 

@@ -40,8 +40,8 @@ def test_the_folded_norms_are_the_trained_ones() -> None:
     weights: Any = efficientnet._weights()
     net, image = build(64), torch.rand(1, 3, 64, 64)
     x = F.conv2d(F.pad(image, [0, 1, 0, 1]), weights["_conv_stem.weight"], stride=2)
-    norm = [weights[f"_bn0.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
-    assert torch.allclose(net.stem(image), F.batch_norm(x, *norm, eps=1e-3), atol=1e-4)
+    mean, variance, gain, bias = (weights[f"_bn0.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
+    assert torch.allclose(net.stem(image), F.batch_norm(x, mean, variance, gain, bias, eps=1e-3), atol=1e-4)
     check_encoder(net, torch.rand(5, 1, 28, 28))
     assert net.digest == build(64).digest != build(32).digest
 

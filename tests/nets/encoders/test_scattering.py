@@ -71,11 +71,11 @@ def test_wavelets_have_no_mean_and_an_absolute_sum_of_one() -> None:
 
 
 def test_energy_is_bounded() -> None:
-    """No number of an image in [0, 1] leaves [0, 1], however wild the image; each order has less than the one before."""
+    """No number of an image in [0, 1] leaves [0, 1], however wild the image; each order has less than the last."""
     images = torch.cat([(torch.rand(4, 1, 28, 28) > 0.5).float(), shapes(4)])
     images[0, 0] = (torch.arange(28)[:, None] + torch.arange(28)) % 2
     found = Scattering().activations(images)
-    assert all(0.0 <= float(rows.min()) and float(rows.max()) <= 1.0 for rows in found.values())
+    assert all(float(rows.min()) >= 0.0 and float(rows.max()) <= 1.0 for rows in found.values())
     means = [rows.mean(1) for rows in found.values()]
     assert bool((means[1] < means[0]).all())
     assert bool((means[2] < means[1]).all())

@@ -24,8 +24,8 @@ def named(name: str) -> Encoder:
 
 def built(words: str, build: Callable[[Part], Encoder]) -> Encoder:
     """What `words` stand for, each part made by `build`. A digest that is said must be the one that is found."""
-    made = {part.body: _checked(part, build(part)) for part in parts_of(words)}
-    return next(iter(made.values())) if len(made) == 1 else Joined(made)
+    made = [_checked(part, build(part)) for part in parts_of(words)]
+    return made[0] if len(made) == 1 else Joined(made)
 
 
 def ours(part: Part) -> Encoder:
