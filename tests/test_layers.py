@@ -44,7 +44,7 @@ NEVER = {
     "cli": {"torch", "core"},
 }
 # To name a module is to run its code: only what a user's own command does comes to it.
-IMPORTS_CODE = {"prismfl", "prismfl.cli.plan", "prismfl.cli.run", "prismfl.runs.simulate"}
+IMPORTS_CODE = {"prismfl", "prismfl.cli.plan", "prismfl.cli.run", "prismfl.cli.synth", "prismfl.runs.simulate"}
 
 DOORS = ("PrivateRecords", "PrivateSum", "PrivateShare", "OpenedSum", "WatchedRecords", "WatchedSum")
 MADE_IN_CORE = (*DOORS, "Release", "make_release")
@@ -160,11 +160,26 @@ def test_a_class_name_stands_once() -> None:
                 seen[node.name] = module
 
 
-def test_no_pickle_and_no_torch_load_anywhere() -> None:
-    for path in modules().values():
-        text = path.read_text()
-        assert "torch.load(" not in text, path
+def calls(path: Path, name: str) -> list[ast.Call]:
+    """The calls of a function that a file makes, by its whole name."""
+    return [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call) and ast.unparse(n.func) == name]
+
+
+def test_no_pickle_and_one_torch_load_of_tensors_alone() -> None:
+    """The one file that torch made has a pinned SHA-256, and even so nothing but tensors is made of it."""
+    for module, path in modules().items():
+        text, loads = path.read_text(), calls(path, "torch.load")
         assert "import pickle" not in text, path
+        assert len(loads) == text.count("torch.load(") == (module == "prismfl.nets.encoders.efficientnet"), path
+        for load in loads:
+            assert "weights_only=True" in [ast.unparse(word) for word in load.keywords], path
+
+
+def test_torchscript_is_loaded_for_the_users_own_commands_alone() -> None:
+    """Such a file is code of its author: it is loaded in one place, which only `runs.choosing` reaches."""
+    script = "prismfl.nets.encoders.scripts"
+    assert {m for m, path in modules().items() if "torch.jit" in path.read_text()} == {script}
+    assert {m for m, path in modules().items() if script in imported(path)} == {"prismfl.runs.choosing"}
 
 
 def test_only_the_adapter_imports_flower() -> None:

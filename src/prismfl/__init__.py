@@ -107,9 +107,9 @@ def run(
     "pkg.mod:METHOD" or as a `Method`. Its own settings may stand in `settings` or beside the other keywords.
     """
     config, chosen = _asked(locals())
-    from prismfl.runs import simulate
+    from prismfl.runs import choosing, simulate
 
-    return simulate.run(config, method=chosen)
+    return simulate.run(config, method=chosen, encoder=choosing.choose_encoder(config, chosen))
 
 
 def plan(
@@ -152,9 +152,9 @@ def plan(
 ) -> Plan:
     """What such a run would cost and send, from public numbers alone: no record is read. Takes what `run` takes."""
     config, chosen = _asked(locals())
-    from prismfl.runs import planning
+    from prismfl.runs import choosing, planning
 
-    return planning.plan(config, chosen)
+    return planning.plan(config, chosen, choosing.choose_encoder(config, chosen))
 
 
 def open_run(path: str | Path) -> Run:

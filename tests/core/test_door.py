@@ -134,6 +134,29 @@ def test_every_answer_is_charged() -> None:
     assert door.meter.cost == expected
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 3e38])
+def test_a_row_that_is_not_finite_counts_for_nothing(value: float) -> None:
+    """A public encoder may overflow on one record: no exception tells of it, and it moves no sum."""
+    records = some_records(12)
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        odd = torch.isclose(x[:, 0, 0, 0], records.x[5, 0, 0, 0])
+        found = x.flatten(1)[:, :6].clone()
+        found[odd, 2] = value
+        found[odd, 4] = value
+        return found
+
+    rest = torch.arange(12) != 5
+    others = Records(records.x[rest], records.y[rest])
+    ask = {"second": 4, "scale": 0.7, "bound": 1.3, "sigma": 2.0}
+    with_it = open_door(records).noisy_moments(rows, **ask)  # type: ignore[arg-type]
+    without = open_door(others).noisy_moments(rows, **ask)  # type: ignore[arg-type]
+    for mine, theirs in zip(with_it, without):
+        assert bool(torch.isfinite(mine).all())
+        if not math.isfinite(value):
+            assert torch.equal(mine, theirs)
+
+
 def test_moments_are_class_sums_and_outer_products_of_clipped_vectors() -> None:
     """Against a plain loop that writes every vector out."""
     records = some_records(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,7 @@ from prismfl.site.config import ledger_of
 from prismfl.site.egress import Approvals
 from prismfl.site.office import Office
 from prismfl.transport.post import Answer, Request
+from tests.nets.encoders.graphs import maps
 from tests.site.folders import NAMES, make_site, run_config
 
 REFUSED = Answer("code", code="refused", site="north")
@@ -127,6 +129,77 @@ def test_public_images_on_the_sites_list_are_compared_by_content(tmp_path: Path,
     (folder_of_pictures / "0.png").unlink()
     save_sheet(torch.zeros(1, 8, 8), folder_of_pictures / "0.png", scale=1)
     assert ask(config, {**told, "run": "again"}, state=EMPTY) == REFUSED
+
+
+def prism_head(encoder: str | None = None) -> JsonDict:
+    tiny = {name: value for name, value in METHODS["prism-head"].tiny.items() if name != "layers"}
+    config = run_config(method="prism-head", public_count=40, encoder=encoder)
+    config = config.model_copy(update={"settings": {**tiny, "sigma": 4.0}})
+    return describe(config, declared(config)[0], NAMES)
+
+
+def head_site(tmp_path: Path, **changes: Any) -> Office:
+    return make_site(tmp_path, "north", methods=["prism-head"], releases=["statistics"], **changes)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("{place}", "{place}={digest}", "mine={place}={digest}", "../net.onnx", "/etc/passwd", "net.pt", "file:///x"),
+        *("tests.nets.encoders.tiny:build", "os:system", "scattering+tests.nets.encoders.tiny:build", "tiny"),
+        *("scattering@7", "scattering@9999", "scattering@", "scattering=" + "0" * 64, "scattering+scattering", "+"),
+        *("scattering+efficientnet-lite0+a+b+c", "auto", "none", "", "scattering " * 30, 3, ["scattering"], {}),
+    ],
+    ids=str,
+)
+def test_no_encoder_but_those_on_the_sites_list(tmp_path: Path, words: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path, a module, an unknown name: the same refusal for all, and no file or module is looked for."""
+    net = tmp_path / "net.onnx"
+    net.write_bytes(b"private")
+    digest = hashlib.sha256(b"private").hexdigest()
+    office, told = head_site(tmp_path), prism_head()
+    for place in (
+        "prismfl.nets.encoders.files.read_file",
+        "prismfl.runs.encoders.load_onnx",
+        "importlib.import_module",
+    ):
+        monkeypatch.setattr(place, lambda *_, **__: pytest.fail("something was opened"))
+    if isinstance(words, str):
+        words = words.format(place=net, digest=digest)
+    for claimed in (digest, None, "0" * 64):
+        asked = sealed(forged(told, encoder=words), encoder=claimed)
+        for kind in ("hello", "round"):
+            assert ask(office, asked, kind=kind, state=EMPTY) == REFUSED
+    assert spent(office) == 0
+
+
+def test_a_named_encoder_must_be_the_one_that_the_run_means(tmp_path: Path) -> None:
+    office, told = head_site(tmp_path), prism_head("scattering")
+    assert ask(office, sealed(told, encoder="0" * 64), state=EMPTY) == REFUSED
+    assert ask(office, sealed(told, encoder=None), state=EMPTY) == REFUSED
+    assert ask(office, sealed(forged(told, encoder=None), encoder=told["encoder"]), state=EMPTY) == REFUSED
+    assert spent(office) == 0, "nothing was released"
+    answer = ask(office, {**told, "run": "honest"}, state=EMPTY)
+    assert answer.kind == "release"
+    assert Release.decode(answer.body).items["statistics"].shapes() == job_of(told).shapes["statistics"]
+    closed = head_site(tmp_path / "closed", encoders=["efficientnet-lite0"])
+    assert ask(closed, told, state=EMPTY) == REFUSED
+
+
+def test_an_encoder_of_ones_own_is_a_file_on_each_sides_list(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    theirs = maps(tmp_path / "server.onnx")
+    (tmp_path / "site.onnx").write_bytes(theirs.read_bytes())
+    digest = hashlib.sha256(theirs.read_bytes()).hexdigest()
+    told = prism_head(f"scan-net={theirs}")
+    assert (told["config"]["encoder"], told["encoder"]) == ("scan-net", digest)
+    assert str(tmp_path) not in json.dumps(told), "a path never travels"
+    assert ask(head_site(tmp_path / "none"), told, state=EMPTY) == REFUSED
+    office = head_site(tmp_path / "listed", encoders=[f"scan-net={tmp_path / 'site.onnx'}={digest}"])
+    assert ask(office, told, state=EMPTY).kind == "release"
+    assert ask(office, sealed(told, encoder="0" * 64), state=EMPTY) == REFUSED
+    (tmp_path / "site.onnx").write_bytes(b"another")
+    assert ask(office, {**told, "run": "again"}, state=EMPTY) == REFUSED
 
 
 @pytest.mark.parametrize(

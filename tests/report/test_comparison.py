@@ -86,3 +86,39 @@ def test_figures_on_own_records_are_there_on_site_only(tmp_path: Path) -> None:
     assert own["accuracy"] == 80.0
     assert str(comparison_table([own]).title).startswith("On-site edition, stays on this site. ")
     assert "†" in str(comparison_table([shared]).caption)
+
+
+ENCODED: dict[str, Any] = {"method": "prism-head", "encoder": "efficientnet-lite0", "pretrained_on": "ImageNet-1k"}
+
+
+def test_runs_with_a_pretrained_encoder_are_kept_apart(tmp_path: Path) -> None:
+    """They know more than the run's data: they stand below the others, however good they are, and say what they saw."""
+    rows = compare_runs(
+        [
+            finished(tmp_path / "a", accuracy=99.0, **ENCODED),
+            finished(tmp_path / "b", accuracy=70.0, method="prism-head"),
+            finished(tmp_path / "c", accuracy=80.0, method="prism-head", encoder="scattering"),
+        ]
+    )
+    assert [(row["encoder"], row["accuracy"]) for row in rows] == [
+        ("scattering", 80.0), (None, 70.0), ("efficientnet-lite0", 99.0),
+    ]  # fmt: skip
+    table = comparison_table(rows)
+    assert [column.header for column in table.columns][:2] == ["method", "encoder"]
+    assert list(table.columns[1].cells) == ["scattering", "-", "efficientnet-lite0 (pretrained)"]
+    assert [row.end_section for row in table.rows] == [False, True, False]
+    assert table.caption == "public encoder: efficientnet-lite0, trained on ImageNet-1k"
+
+
+def test_seeds_with_and_without_an_encoder_are_never_one_row(tmp_path: Path) -> None:
+    paths = [finished(tmp_path / "a", method="prism-head"), finished(tmp_path / "b", **ENCODED)]
+    assert [row["seeds"] for row in compare_runs(paths)] == [1, 1]
+    other = {**ENCODED, "pretrained_on": "another set"}
+    assert len(compare_runs([*paths, finished(tmp_path / "c", **other)])) == 3
+
+
+def test_without_encoders_the_table_has_no_column_for_them(tmp_path: Path) -> None:
+    table = comparison_table(compare_runs([finished(tmp_path / "a")]))
+    assert "encoder" not in [column.header for column in table.columns]
+    odd = compare_runs([finished(tmp_path / "b", encoder=["x"], pretrained_on={"a": 1})])
+    assert len(odd) == 1, "a folder may hold anything"

@@ -10,6 +10,7 @@ import pytest
 
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
+from prismfl.report.editions import share
 from prismfl.report.facts import allowed, collect, natural
 from prismfl.runs.directory import RunDirectory
 from tests.runs.small import small_run
@@ -107,6 +108,14 @@ def test_a_total_below_the_runs_own_cost_is_not_believed(run: Path) -> None:
     RunDirectory(run).write_json("result.json", {**result, "epsilon_total": 0.1})
     g = collect(run)["guarantee"]
     assert g["epsilon_total"] == g["epsilon"]
+
+
+def test_the_encoder_is_shared_without_its_folder(run: Path) -> None:
+    result = RunDirectory(run).read_json("result.json")
+    words = {"encoder": "/home/mallory/net.onnx", "pretrained_on": "pictures in /home/mallory/x/y.png"}
+    RunDirectory(run).write_json("result.json", {**result, **words})
+    setting = share(collect(run))["setting"]
+    assert (setting["encoder"], setting["pretrained_on"]) == ("net.onnx", "pictures in y.png")
 
 
 def test_odds_without_and_with_a_guarantee() -> None:

@@ -81,6 +81,14 @@ def test_the_verdict_has_its_headline_and_limits() -> None:
     assert "73.1 %" in html
 
 
+def test_the_public_encoder_stands_beside_the_guarantee() -> None:
+    assert "Public encoder" not in sections.guarantee(facts())
+    looked = {"method": "prism", "encoder": "net", "pretrained_on": "<b>leaflets"}
+    assert "<dt>Public encoder</dt><dd>net, trained on &lt;b&gt;leaflets</dd>" in sections.guarantee(
+        facts(setting=looked)
+    )
+
+
 def test_a_simulation_has_no_meter() -> None:
     html = sections.guarantee(facts(guarantee={**CASES["simulation"], "leaves": {}}))
     assert 'class="meter"' not in html

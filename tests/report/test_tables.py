@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prismfl.report.tables import (
+    encoder_words,
     epsilon_words,
     is_simulated,
     plan_table,
@@ -119,6 +120,15 @@ def test_a_result_on_own_records_says_that_it_stays() -> None:
 
 def test_a_seeded_result_says_no_protection_where_the_guarantee_stands() -> None:
     assert NO_PROTECTION in shown(result_table({**RESULT, "noise": "seeded: simulation only"}))
+
+
+def test_a_public_encoder_says_what_it_was_trained_on() -> None:
+    assert "public encoder" not in shown(result_table(RESULT))
+    assert encoder_words({**RESULT, "encoder": "none"}) is None
+    text = shown(result_table({**RESULT, "encoder": "net", "pretrained_on": "leaflets"}))
+    assert "public encoder" in text
+    assert "net, trained on leaflets" in text
+    assert "scattering, not pretrained" in shown(result_table({**RESULT, "encoder": "scattering"}))
 
 
 def test_no_accuracy_is_a_dash() -> None:

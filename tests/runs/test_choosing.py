@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,11 @@ import prismfl
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.runs import choosing, simulate
+from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.reopen import reopen
 from tests.cli.command import invoke, run_json
+from tests.nets.encoders.tiny import scripted
 from tests.runs import foreign_method
 
 THEIRS = "tests.runs.foreign_method"
@@ -66,6 +70,97 @@ def test_a_module_that_fails_says_why(text: str, words: str, tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UserError, match=words):
         choosing.choose("broken_method:METHOD")
+
+
+ENCODERS = "tests.nets.encoders.tiny"
+FAST: dict[str, Any] = {
+    **{"data": "digits", "sites": 2, "epsilon": 3.0, "public_count": 60, "subset": 200, "tuning": "fixed"},
+    **{"networks": 2, "network_features": 8, "rank": 6, "covariance": 6},
+}
+
+
+def chosen(words: str | None, method: str = "prism-head") -> Any:
+    return choosing.choose_encoder(RunConfig(encoder=words), METHODS[method])
+
+
+def test_an_encoder_is_a_name_a_place_or_a_file(tmp_path: Path) -> None:
+    assert chosen(None) is None
+    assert chosen("scattering").name == "scattering"
+    assert chosen(f"{ENCODERS}:build").name == f"{ENCODERS}:build"
+    assert chosen(f"{ENCODERS}:build_own").name == "own"
+    path = scripted(tmp_path / "net.pt")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert chosen(f"{path}={digest}").digest == digest
+    assert chosen(f"scattering+{path}").prefixes == ("scattering", "net.pt")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("nowhere_at_all:build", "no module 'nowhere_at_all' on Python's path"),
+        (f"{ENCODERS}:nothing", "has no 'nothing'"),
+        (f"{ENCODERS}:NUMBER", "not a function that makes an encoder"),
+        (f"{ENCODERS}:build_text", "gave a str, not a torch.nn.Module"),
+        (f"{ENCODERS}:build={'0' * 64}", "not 0000000000000000... as was said"),
+        ("../x:build", "Expected an encoder's name or pkg.mod:build"),
+        ("none.pt", "There is no encoder's file 'none.pt'"),
+        ("resnet", "Unknown encoder 'resnet'; known: scattering"),
+        ("net.h5", "Unknown encoder 'net.h5'"),
+    ],
+)
+def test_an_encoder_that_cannot_be_is_one_clear_line(words: str, told: str) -> None:
+    with pytest.raises(UserError) as error:
+        chosen(words)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="looks through no public encoder"):
+        chosen(words, "fedavg")
+
+
+def test_a_run_through_ones_own_encoder_goes_on_with_the_same(tmp_path: Path) -> None:
+    asked = {**FAST, "encoder": f"{ENCODERS}:build", "out": str(tmp_path / "run")}
+    found = prismfl.run("prism-head", **asked)
+    assert (found.encoder, found.pretrained_on) == (f"{ENCODERS}:build", "a leaflet")
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["encoder"] == f"{ENCODERS}:build={chosen(f'{ENCODERS}:build').digest}"
+    assert kept["settings"]["layers"] == ["maps", "rows"]
+    cut_off(tmp_path / "run")
+    assert simulate.resume(tmp_path / "run").digest == found.digest
+    cut_off(tmp_path / "run")
+    kept["encoder"] = f"{ENCODERS}:build={'0' * 64}"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(kept))
+    with pytest.raises(UserError, match="as was said"):
+        simulate.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (f"{ENCODERS}:build_nan", "NaN or infinite"),
+        (f"{ENCODERS}:build_deep", "cannot look at images of 1 x 8 x 8"),
+        ("none.onnx", "encoder"),
+        ("scaterring", "Unknown encoder"),
+    ],
+)
+def test_an_encoder_that_fails_is_found_before_anything_is_made(tmp_path: Path, words: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        prismfl.run("prism-head", **FAST, encoder=words, out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match=told):
+        prismfl.plan("prism-head", **FAST, encoder=words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_plan_of_an_encoder_is_what_the_run_sends(tmp_path: Path) -> None:
+    asked = {**FAST, "rank": 300, "covariance": 6, "atoms": 2, "pool": 1}
+    planned = [prismfl.plan("prism-head", **asked, encoder=words).bytes_up for words in ("none", "scattering")]
+    assert planned[1] - planned[0] == 2 * 10 * (300 - 4) * 4 + 2 * 4 * (6 * 7 - 4 * 5) // 2
+    assert chosen("scattering").layers == ("order0", "order1", "order2")
+
+
+def test_a_folder_that_somebody_sent_loads_nothing_that_it_names(tmp_path: Path) -> None:
+    prismfl.run("prism-head", **FAST, encoder=f"{ENCODERS}:build", out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match="only run, plan, resume and synth load others"):
+        _ = reopen(tmp_path / "run").whole_job
 
 
 def test_python_takes_an_object(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import torch
 from prismfl import __version__
 from prismfl.data import DATASETS, Column, Schema
 from prismfl.errors import PrismError, UserError
+from prismfl.methods import METHODS
+from prismfl.nets.encoders.named import named
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import (
     check_description,
@@ -60,7 +62,7 @@ def test_the_same_run_has_the_same_digest_and_name() -> None:
     assert described(seed=4)["digest"] != described()["digest"]
 
 
-@pytest.mark.parametrize("key", ["config", "spec", "train_size", "sites", "public", "schema"])
+@pytest.mark.parametrize("key", ["config", "spec", "train_size", "sites", "public", "encoder", "schema"])
 def test_a_changed_word_is_seen(key: str) -> None:
     told = {**described(), key: "other"}
     with pytest.raises(PrismError) as error:
@@ -129,6 +131,31 @@ def test_public_images_travel_by_name(given: str | None, found: tuple[str | None
 def test_a_folder_without_a_name_is_refused(given: str) -> None:
     with pytest.raises(UserError, match=f"got '{given}'"):
         public_images(given)
+
+
+def test_an_encoder_travels_by_name_and_digest() -> None:
+    tiny = {**METHODS["prism-head"].tiny, "sigma": 2.0}
+    told = described(method="prism-head", encoder="scattering", public_count=40, settings=tiny)
+    assert told["config"]["encoder"] == "scattering"
+    assert told["encoder"] == named("scattering").digest
+    assert told["config"]["settings"]["layers"] == ["order0", "order1", "order2"]
+    encoder = job_of(told).task.encoder
+    assert encoder is not None
+    assert encoder.digest == told["encoder"]
+    light = job_of(told, with_public=False)
+    assert light.task.encoder is None
+    assert light.shapes == job_of(told).shapes, "a site knows the size of its answer before it makes the encoder"
+    other = {**told, "encoder": "0" * 64}
+    with pytest.raises(PrismError, match="public encoder is not the one"):
+        job_of({**other, "digest": digest_of(other)})
+
+
+def test_an_encoder_that_no_site_could_run_is_refused() -> None:
+    with pytest.raises(UserError, match="looks through no public encoder"):
+        described(encoder="scattering")
+    tiny = {**METHODS["prism-head"].tiny, "sigma": 2.0}
+    with pytest.raises(UserError, match=r"NAME=FILE\.onnx"):
+        described(method="prism-head", encoder="pkg.mod:build", settings=tiny)
 
 
 def test_images_are_compared_as_bytes() -> None:

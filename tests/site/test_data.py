@@ -34,6 +34,7 @@ def test_the_file_reads_back_as_it_was(tmp_path: Path) -> None:
         "relation": "replace-one",
         "public": {"scans": str(tmp_path / "s c"), "0-x": str(tmp_path)},
         "device": "cuda:1",
+        "encoders": ["scattering", f"net={tmp_path}/net.onnx={'0' * 64}"],
         "threads": 4,
     }
     config = SiteConfig(name="n", data="digits", methods=["prism"], releases=["statistics"], cap=1e-5, **words)
@@ -50,6 +51,12 @@ def test_the_file_reads_back_as_it_was(tmp_path: Path) -> None:
         ({"public": {"procedural": "."}}, "the name of public images already"),
         ({"public": {"scans": "/nowhere"}}, "Expected a folder of public images as 'scans'"),
         ({"bounds": (1.0, 1.0)}, "low < high"),
+        ({"encoders": ["resnet"]}, "Expected one of scattering, efficientnet-lite0 or NAME=FILE.onnx=SHA256"),
+        ({"encoders": ["pkg.mod:build"]}, "got 'pkg.mod:build'"),
+        ({"encoders": ["net=/nowhere/net.pt=" + "0" * 64]}, r"NAME=FILE\.onnx=SHA256"),
+        ({"encoders": ["scattering=/nowhere/net.onnx=" + "0" * 64]}, r"NAME=FILE\.onnx=SHA256"),
+        ({"encoders": ["net=/nowhere/net.onnx"]}, "Expected the SHA-256 of encoder 'net'"),
+        ({"encoders": ["net=/nowhere/net.onnx=" + "0" * 64]}, "The file of encoder 'net'"),
     ],
 )
 def test_facts_that_cannot_be_are_told_in_a_line(changes: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_a_choice_that_is_no_setting_is_refused_before_anything_is_spent(monkeyp
 
 def test_the_certificate_names_the_public_encoder() -> None:
     found = made(encoder=Rows(), rank=6).certificate()
-    assert found["public_encoder"] == {"name": "rows", "digest": Rows().digest, "trained_on": "nothing"}
+    assert found["public_encoder"] == "rows, not pretrained"
+    assert found["public_encoder_digest"] == Rows().digest
     assert found["settings"]["layers"] == ["rows", "columns"]
     assert "public_encoder" not in made(encoder="none").certificate()
 

@@ -13,9 +13,12 @@ import prismfl
 from prismfl.data import load
 from prismfl.errors import BudgetError, UserError
 from prismfl.methods.prism import prism
+from prismfl.nets.encoders.named import named
+from prismfl.nets.encoders.wrapped import Wrapped
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import ledger_path
 from prismfl.synth.synthesizer import Synthesizer
+from tests.nets.encoders.tiny import Bad, Maps
 
 QUICK = {**prism.METHOD.tiny, "steps": 10, "public_count": 200}
 COLUMNS = ["n", "b", "c2"]
@@ -61,6 +64,28 @@ def test_labels_in_words_come_back_in_words() -> None:
     assert set(made_y) == {"yes", "no"}
     assert float(made_x[made_y == "yes"][:, 0].mean()) > float(made_x[made_y == "no"][:, 0].mean())
     assert made.fit(x, y).sample(10)[1].dtype.kind == "i"
+
+
+def test_images_through_a_public_encoder_are_certified_with_it() -> None:
+    made = Synthesizer(1.0, seed=0, encoder="scattering", **QUICK).fit(*digits())
+    found = made.certificate()
+    assert found["public_encoder"] == "scattering, not pretrained"
+    assert found["public_encoder_digest"] == named("scattering").digest
+    assert found["settings"]["layers"] == ["order0", "order1", "order2"]
+    assert made.sample(10)[0].shape == (10, 1, 8, 8)
+    own = Synthesizer(1.0, seed=0, encoder=Wrapped(Maps(), "theirs"), **QUICK).fit(*digits()).certificate()
+    assert own["public_encoder"] == "theirs, trained on a leaflet"
+    assert own["release_digest"] != found["release_digest"]
+    assert "public_encoder" not in Synthesizer(1.0, seed=0, **QUICK).fit(*digits()).certificate()
+
+
+def test_an_encoder_that_cannot_be_is_refused_before_a_charge(tmp_path: Path) -> None:
+    for encoder, told in (("pkg.mod:build", "only run, plan, resume"), (Wrapped(Bad("nan"), "x"), "NaN or infinite")):
+        with pytest.raises(UserError, match=told):
+            Synthesizer(1.0, ledger=tmp_path / "l", encoder=encoder, **QUICK).fit(*digits())
+    with pytest.raises(UserError, match="public encoder"):
+        Synthesizer(1.0, records=400, encoder="scattering", **FAST).fit(*rows())
+    assert not (tmp_path / "l").exists()
 
 
 def test_a_table_keeps_what_its_label_says() -> None:

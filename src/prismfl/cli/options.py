@@ -43,3 +43,17 @@ Model = Annotated[
         help="convnet, lenet, mlp or logreg; a number sets the width (default: convnet:32, for tables an mlp)."
     ),
 ]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="Public encoder that images are looked at through: scattering, efficientnet-lite0, your own "
+        "pkg.mod:build, FILE.onnx or FILE.pt (=SHA256), several joined by '+'; auto: a pretrained one if installed "
+        "(default: none)."
+    ),
+]
+Tuning = Annotated[
+    str | None,
+    typer.Option(
+        help="auto: settings that are not given are rehearsed on public data; fixed: plain defaults (default: auto)."
+    ),
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prismfl.cli import terminal
-from prismfl.cli.options import ConfigFile, Data, Delta, Epsilon, Format, Method, Model, Sets, Sites
+from prismfl.cli.options import ConfigFile, Data, Delta, Encoder, Epsilon, Format, Method, Model, Sets, Sites, Tuning
 
 
 def plan(
@@ -14,6 +14,8 @@ def plan(
     delta: Delta = None,
     sites: Sites = None,
     model: Model = None,
+    encoder: Encoder = None,
+    tuning: Tuning = None,
     sets: Sets = None,
     fmt: Format = "table",
 ) -> None:
@@ -23,7 +25,7 @@ def plan(
     from prismfl.runs import choosing, planning
 
     asked, chosen = choosing.ask(config, sets or [], given)
-    found = planning.plan(asked, chosen)
+    found = planning.plan(asked, chosen, choosing.choose_encoder(asked, chosen))
     terminal.emit(found.__dict__, fmt, lambda: plan_table(found.__dict__))
     for line in found.warnings:
         terminal.warn(line)

@@ -12,6 +12,7 @@ from prismfl.cli.options import (
     Data,
     DataDir,
     Delta,
+    Encoder,
     Epsilon,
     Format,
     Method,
@@ -19,6 +20,7 @@ from prismfl.cli.options import (
     Sets,
     Sites,
     Split,
+    Tuning,
 )
 
 
@@ -36,6 +38,8 @@ def run(
         int | None,
         typer.Option(help="Of every public choice; on your own data also of the noise, a simulation (default: 0)."),
     ] = None,
+    encoder: Encoder = None,
+    tuning: Tuning = None,
     device: Annotated[str | None, typer.Option(help="cpu, or a device that torch knows (default: cpu).")] = None,
     data_dir: DataDir = None,
     ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
@@ -53,6 +57,9 @@ def run(
     from prismfl.runs import choosing, simulate
 
     asked, chosen = choosing.ask(config, sets or [], given)
+    looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
-        result = simulate.run(asked, method=chosen, progress=progress, warn=terminal.warn, tell=terminal.say).as_dict()
+        result = simulate.run(
+            asked, method=chosen, encoder=looked, progress=progress, warn=terminal.warn, tell=terminal.say
+        ).as_dict()
     terminal.emit(result, fmt, lambda: result_table(result))

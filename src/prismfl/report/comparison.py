@@ -12,23 +12,26 @@ from rich.table import Table
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.report.editions import ELSEWHERE, ON_SITE, STAYS, is_own, share_result
-from prismfl.report.tables import epsilon_words, is_simulated, size_words
+from prismfl.report.tables import encoder_words, epsilon_words, is_simulated, size_words
 from prismfl.report.words import NO_PROTECTION
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import noise_of
 
 SAME = ("method", "data", "split", "sites", "model", "guarantee", "delta", "unit", "relation", "rounds")
+LOOKED = ("encoder", "pretrained_on")
 
 
 def compare_runs(paths: Sequence[Path], *, on_site: bool = False) -> list[dict[str, Any]]:
-    """A row a method and setting, best accuracy first. What was measured on own records is there on site only."""
+    """A row a method and setting, best accuracy first; those with a pretrained encoder, whose training data are more
+    than the run's, come after the others. What was measured on own records is there on site only."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for path in paths:
         result = _result(path, on_site=on_site)
         budget = None if result["epsilon"] is None else round(result["epsilon"], 2)
-        groups.setdefault((*(result[k] for k in SAME), budget), []).append(result)
+        key = (*(result[k] for k in SAME), *(str(result.get(k)) for k in LOOKED), budget)
+        groups.setdefault(key, []).append(result)
     rows = [_row(group) for group in groups.values()]
-    return sorted(rows, key=lambda row: -(row["accuracy"] or 0.0))
+    return sorted(rows, key=lambda row: (row["pretrained_on"] is not None, -(row["accuracy"] or 0.0)))
 
 
 def _result(path: Path, *, on_site: bool) -> dict[str, Any]:
@@ -51,6 +54,7 @@ def _row(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     totals = [r.get("epsilon_total", r["epsilon"]) for r in group]
     return {
         **{k: first[k] for k in (*SAME, "edition", "withheld")},
+        **{k: first.get(k) for k in LOOKED},
         "leaves": ", ".join(METHODS[first["method"]].leaves) or "nothing" if first["method"] in METHODS else "?",
         "epsilon": None if first["epsilon"] is None else max(r["epsilon"] for r in group),
         "epsilon_total": None if None in totals else max(totals),
@@ -70,14 +74,23 @@ def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         title = f"On-site edition, {STAYS}. {title}"
     notes = [f"* {NO_PROTECTION} (the noise was seeded)"] if any(is_simulated(r) for r in rows) else []
     notes += [f"† {ELSEWHERE}; see it with --on-site"] if any(r["withheld"] for r in rows) else []
-    table = Table(title=title, title_justify="left", caption="\n".join(notes) or None, caption_justify="left")
-    for name in ("method", "what leaves", "epsilon", "accuracy", "bytes", "seconds"):
+    looked = sorted({f"public encoder: {words}" for r in rows if r["pretrained_on"] and (words := encoder_words(r))})
+    table = Table(
+        title=title, title_justify="left", caption="\n".join([*notes, *looked]) or None, caption_justify="left"
+    )
+    columns = ["method", "what leaves", "epsilon", "accuracy", "bytes", "seconds"]
+    encoders = any(encoder_words(r) for r in rows)
+    for name in [*columns[:1], "encoder", *columns[1:]] if encoders else columns:
         table.add_column(name, justify="right" if name in ("accuracy", "bytes", "seconds") else "left")
-    for r in rows:
+    for i, r in enumerate(rows):
+        if i and (r["pretrained_on"] is None) != (rows[i - 1]["pretrained_on"] is None):
+            table.add_section()
         blank = "†" if r["withheld"] else "-"
         score = blank if r["accuracy"] is None else f"{r['accuracy']:.1f} %"
         if r["accuracy_std"] is not None:
             score += f" ± {r['accuracy_std']:.1f} ({r['seeds']} seeds)"
         seconds = blank if r["seconds"] is None else f"{r['seconds']:.1f}"
-        table.add_row(r["method"], r["leaves"], epsilon_words(r, mark=" *"), score, size_words(r["bytes"]), seconds)
+        cells = [r["leaves"], epsilon_words(r, mark=" *"), score, size_words(r["bytes"]), seconds]
+        shown = [f"{r['encoder']}{' (pretrained)' if r['pretrained_on'] else ''}" if encoder_words(r) else "-"]
+        table.add_row(r["method"], *(shown if encoders else []), *cells)
     return table

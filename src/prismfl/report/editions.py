@@ -50,6 +50,7 @@ CONFIG = {
     **names("split", "records", "participation", "epsilon", "delta", "model", "public_count", "device", "threads"),
     **names("transcript", "cap", "secure", "noise"),
     **dict.fromkeys(("data", "schema_file", "public", "start", "settings"), NAME),
+    "encoder": NO_PATH,
 }
 GUARANTEE = {
     **names("known", "final", "level", "leaves", "delta", "target", "private", "nothing_leaves", "epsilon"),
@@ -59,7 +60,10 @@ LEDGER_ROW = names("ledger", "releases", "epsilon spent", "delta", "unit", "cap"
 OWN: dict[str, Shape] = {
     **names("schema_version", "prismfl", "written", "own_data", "noise", "digest"),
     "run": {**names("status", "id", "created"), "path": NAME},
-    "setting": {**names("method", "split", "sites", "model", "unit", "relation", "delta"), "data": NAME},
+    "setting": {
+        **names("method", "split", "sites", "model", "unit", "relation", "delta"),
+        **{"data": NAME, "encoder": NO_PATH, "pretrained_on": NO_PATH},
+    },
     "guarantee": GUARANTEE,
     "releases": [names("site", "round", "bytes", "cost", "words", "digest", "confirmed")],
     "ledger": {"status": [LEDGER_ROW], "chain": [names("ledger", "chain")]},
@@ -84,7 +88,7 @@ BENCHMARK: dict[str, Shape] = {
 RESULT = {
     **names("method", "split", "sites", "rounds", "model", "epsilon", "epsilon_total", "guarantee", "noise", "delta"),
     **names("unit", "relation", "sigma", "bytes_up", "bytes_down", "own_data"),
-    "data": NAME,
+    **{"data": NAME, "encoder": NO_PATH, "pretrained_on": NO_PATH},
 }
 MISSING = {
     "config": "The run has no config.json that can be read.",

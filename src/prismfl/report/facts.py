@@ -28,7 +28,7 @@ from prismfl.version import __version__
 SCHEMA_VERSION = 1
 Facts = dict[str, Any]
 MOST_PICTURE_BYTES = 1_500_000
-FIELDS = ("method", "data", "split", "sites", "seed", "model", "unit", "relation", "delta")
+FIELDS = ("method", "data", "split", "sites", "seed", "model", "unit", "relation", "delta", "encoder")
 
 
 def collect(path: Path) -> OnSiteFacts:
@@ -48,7 +48,7 @@ def collect(path: Path) -> OnSiteFacts:
         prismfl=__version__,
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         run={"status": status, "id": config.get("run", "?"), "created": config.get("created"), "path": path.name},
-        setting={k: result.get(k, config.get(k)) for k in FIELDS},
+        setting={**{k: result.get(k, config.get(k)) for k in FIELDS}, "pretrained_on": result.get("pretrained_on")},
         guarantee=_with_total(guarantee, result),
         releases=releases,
         ledger=ledger,

@@ -36,6 +36,7 @@ def manifest_page() -> str:
     """`docs/reference/what-leaves-the-site.md`."""
     rows = manifest()
     names = list(rows[0])
+    looks = [f"`{method.name}`" for method in METHODS.values() if method.takes_encoder]
     lines = [
         "# What leaves the site",
         "",
@@ -47,6 +48,10 @@ def manifest_page() -> str:
         "",
         "Beside the items themselves a release carries public numbers only: run, site, round, cost, and where the",
         "noise came from. Shapes and sizes are configuration. Nothing else crosses.",
+        "",
+        f"{', '.join(looks)} may look at images through a public encoder, which the run",
+        "names and every side has for itself: nothing of it crosses but its name and digest, and no record teaches it.",
+        "Certificates, reports and tables print `public encoder: NAME, trained on ...`.",
         "",
     ]
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from prismfl.files.atomic import write_atomically
 from prismfl.report import sections, words
 from prismfl.report.charts import Axis, around, dots, simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts
-from prismfl.report.tables import size_words
+from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
 
@@ -129,13 +129,14 @@ def _scoped(content: str, prefix: str) -> str:
 
 
 def _comparison(runs: Sequence[Facts]) -> str:
-    rows = []
-    for f in runs:
+    rows, looked = [], any(encoder_words(f["setting"]) for f in runs)
+    for f in sorted(runs, key=lambda f: f["setting"].get("pretrained_on") is not None):
         t, score = f["traffic"], f["utility"]["accuracy"]
         seconds = f["seconds"]
         rows.append(
             [
                 sections.run_name(f),
+                *([encoder_words(f["setting"]) or "none"] if looked else []),
                 ", ".join(f["guarantee"]["leaves"]) or "nothing",
                 words.short(f["guarantee"]),
                 ELSEWHERE if "accuracy" in f["withheld"] else "-" if score is None else f"{score:.1f} %",
@@ -144,7 +145,8 @@ def _comparison(runs: Sequence[Facts]) -> str:
                 str(f["run"]["status"]),
             ]
         )
-    table = simple_rows(["run", "what leaves", "guarantee", "accuracy", "bytes", "time", "status"], rows)
+    encoder = ["public encoder"] if looked else []
+    table = simple_rows(["run", *encoder, "what leaves", "guarantee", "accuracy", "bytes", "time", "status"], rows)
     return (
         '<section class="comparison" id="comparison"><h2>The runs side by side</h2><div class="pair">'
         f'{plane(runs)}<div class="scroll" tabindex="0">{table}</div></div></section>'

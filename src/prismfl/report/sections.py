@@ -11,7 +11,7 @@ from typing import Any
 from prismfl.report import words
 from prismfl.report.charts import Axis, Series, around, bars, heat, lines, simple_rows
 from prismfl.report.editions import ELSEWHERE
-from prismfl.report.tables import size_words
+from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
 SHOWN_RELEASES = 12
@@ -26,6 +26,9 @@ def guarantee(facts: Facts) -> str:
     rows = "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in words.protected(g))
     limits = "".join(f"<li>{escape(line)}</li>" for line in words.not_protected(g, facts["noise"]))
     what = "What secret noise would protect" if kind == "simulation" else "What is protected"
+    looked = encoder_words(facts["setting"])
+    if looked:
+        rows += f"<dt>Public encoder</dt><dd>{escape(looked)}</dd>"
     leaves = ", ".join(f"{name} ({kind_})" for name, kind_ in g["leaves"].items()) or "nothing"
     return (
         f'<div class="verdict {kind}"><p class="headline">{escape(words.headline(g))}</p>'

@@ -35,6 +35,14 @@ def is_simulated(row: Mapping[str, Any]) -> bool:
     return str(row["guarantee"]).startswith("simulation") or str(row.get("noise") or "").startswith("seeded")
 
 
+def encoder_words(row: Mapping[str, Any]) -> str | None:
+    """The public encoder of a result or setting and what it was trained on; None where there is none."""
+    name = row.get("encoder")
+    if not name or name in ("none", "auto"):
+        return None
+    return f"{name}, trained on {row['pretrained_on']}" if row.get("pretrained_on") else f"{name}, not pretrained"
+
+
 def size_words(count: float) -> str:
     """A number of bytes with its unit, in steps of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -80,6 +88,8 @@ def result_table(result: Mapping[str, Any]) -> Table:
         "seconds": f"{result['seconds']:.1f}",
         "run": result["run_dir"],
     }
+    if encoder_words(result):
+        rows["public encoder"] = str(encoder_words(result))
     if result.get("ledger"):
         rows |= {"your data so far": total_words(result.get("spent_so_far") or {}), "ledger": result["ledger"]}
     return _two_columns("Run", rows)

@@ -1,7 +1,8 @@
-"""The method that a user's own command means: ours by name, or anybody's as `pkg.mod:METHOD` or as an object.
+"""The method and the encoder that a user's own command means: ours by name, or anybody's as `pkg.mod:METHOD`.
 
-To name a module is to run its code. So only `run`, `plan` and `resume` come here: a site, a server, and whatever reads
-a run directory (it may come from anybody) take `planning.find_method`, which knows our names and imports nothing.
+To name a module is to run its code, and so is to load a TorchScript file. So only `run`, `plan`, `resume` and `synth`
+come here: a site, a server, and whatever reads a run directory (it may come from anybody) take `planning.find_method`
+and `encoders.encoder_of`, which know our names and import nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +12,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from prismfl.core.method import Method
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
+from prismfl.nets.encoders.base import Encoder
+from prismfl.nets.encoders.files import SUFFIX as ONNX
+from prismfl.nets.encoders.files import load_onnx
+from prismfl.nets.encoders.named import NAMES, built, ours
+from prismfl.nets.encoders.names import Part, is_ours
+from prismfl.nets.encoders.scripts import SUFFIXES as SCRIPTS
+from prismfl.nets.encoders.scripts import load_script
+from prismfl.nets.encoders.wrapped import Wrapped
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig, written
+from prismfl.runs.encoders import asked_for
 from prismfl.runs.names import NAME
 
 
@@ -38,23 +50,68 @@ def choose(given: str | Method) -> tuple[str, Method]:
     return words, found
 
 
+def choose_encoder(config: RunConfig, method: Method) -> Encoder | None:
+    """The public encoder that a config asks for: ours by name, pkg.mod:build, or a file; several joined by "+"."""
+    words = asked_for(config, method)
+    return None if words is None else built(words, _encoder)
+
+
+def looked_through(method: str, words: str | None) -> Encoder | None:
+    """The encoder that words alone mean, for one of our methods."""
+    return choose_encoder(RunConfig(method=method, encoder=words), planning.find_method(method))
+
+
+def _encoder(part: Part) -> Encoder:
+    place = Path(part.body)
+    if is_ours(part.body):
+        return ours(part)
+    if place.suffix == ONNX:
+        return load_onnx(place, digest=part.digest)
+    if place.suffix in SCRIPTS:
+        return load_script(place, digest=part.digest)
+    if ":" not in part.body:
+        raise UserError(
+            f"Unknown encoder '{part.body:.80}'; known: {', '.join(NAMES)}, pkg.mod:build, or a file that ends in "
+            f"{', '.join((ONNX, *SCRIPTS))}."
+        )
+    build = _found(part.body, "encoder", "build", "a function that makes it")
+    if not callable(build):
+        raise UserError(f"'{part.body}' is a {type(build).__name__}, not a function that makes an encoder.")
+    made = build()
+    if isinstance(made, Encoder):
+        made.name = str(getattr(made, "name", part.body))
+        return made
+    if not isinstance(made, nn.Module):
+        raise UserError(f"'{part.body}()' gave a {type(made).__name__}, not a torch.nn.Module.")
+    return Wrapped(made, part.body)
+
+
 def _imported(words: str) -> Method:
-    module, _, name = words.partition(":")
-    if not module:
+    name = words.removeprefix(":")
+    if name != words:
         raise UserError(
             f"Method '{name}' was given as a Python object, which nobody finds again by its name; keep it in a module "
             "and run it as pkg.mod:METHOD."
         )
-    if not all(part.isidentifier() for part in (*module.split("."), name)):
-        raise UserError(f"Expected a method's name or pkg.mod:METHOD, got '{words}'.")
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except (ImportError, SyntaxError) as error:
-        raise UserError(f"Cannot import '{module}' for the method '{words}': {_reason(error, module)}.") from None
-    if found is None:
-        raise UserError(f"Module '{module}' has no '{name}'; a method there is a Method at its top level.")
+    found = _found(words, "method", "METHOD", "a Method at its top level")
     if not isinstance(found, Method):
         raise UserError(f"'{words}' is a {type(found).__name__}, not a prismfl.Method.")
+    return found
+
+
+def _found(words: str, what: str, example: str, kind: str) -> object:
+    """What stands at pkg.mod:NAME."""
+    module, _, name = words.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        article = "an" if what == "encoder" else "a"
+        raise UserError(f"Expected {article} {what}'s name or pkg.mod:{example}, got '{words}'.")
+    try:
+        found: object = getattr(importlib.import_module(module), name, None)
+    except (ImportError, SyntaxError) as error:
+        raise UserError(f"Cannot import '{module}' for the {what} '{words}': {_reason(error, module)}.") from None
+    if found is None:
+        article = "an" if what == "encoder" else "a"
+        raise UserError(f"Module '{module}' has no '{name}'; {article} {what} there is {kind}.")
     return found
 
 

@@ -41,7 +41,8 @@ class RunConfig(BaseModel):
     public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
     public_count: int = Field(2000, ge=1, description="how many public images are used")
     encoder: str | None = Field(
-        None, description="public encoder that images are looked at through: a name, 'none' or 'auto' (if installed)"
+        None,
+        description="public encoder: scattering, efficientnet-lite0, pkg.mod:build, a file; 'auto': if installed",
     )
     tuning: Literal["auto", "fixed"] | None = Field(
         None, description="auto: settings that are not given are rehearsed on public data; fixed: the plain defaults"

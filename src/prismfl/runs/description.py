@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from prismfl.data.public import is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
+from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
 from prismfl.runs.names import NAME, RefusedError, check_name
 from prismfl.runs.planning import find_method, resolve, task_of
 from prismfl.version import __version__
@@ -27,7 +29,7 @@ from prismfl.version import __version__
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
 TRAVELS = (
     "method", "unit", "relation", "sites", "split", "subset", "records", "participation", "epsilon", "delta", "model",
-    "public", "public_count", "seed", "secure", "settings",
+    "public", "public_count", "encoder", "seed", "secure", "settings",
 )  # fmt: skip
 
 
@@ -43,10 +45,15 @@ def describe(
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
     images, source = public_images(config.public)
+    looked, own = travelling(asked_for(config, method))
+    encoder = agreed(looked, own)
     asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
+    asked = asked.model_copy(update={"encoder": looked, "settings": with_layers(asked.settings, encoder)})
     settings = resolve(asked, task_of(asked, spec, method), method)
     told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     found = load_images(asked, spec, source) if method.needs_public else None
+    if encoder is not None:
+        ready(encoder, task_of(asked, spec, method, found))
     body = {
         "prismfl": __version__,
         "config": {k: told[k] for k in TRAVELS},
@@ -54,6 +61,7 @@ def describe(
         "train_size": spec.train_size,
         "schema": None if schema is None else schema_digest(schema),
         "public": None if found is None else images_digest(found),
+        "encoder": None if encoder is None else encoder.digest,
         "sites": names,
     }
     return {**body, "digest": digest_of(body), "run": run or digest_of(body)[:16]}
@@ -111,11 +119,19 @@ def check_description(description: JsonDict) -> None:
         raise RefusedError("config-mismatch", "The run has no usable name.")
 
 
-def job_of(description: JsonDict, *, with_public: bool = True, source: str | None = None, device: str = "cpu") -> Job:
+def job_of(
+    description: JsonDict,
+    *,
+    with_public: bool = True,
+    source: str | None = None,
+    encoders: Mapping[str, str] = MappingProxyType({}),
+    device: str = "cpu",
+) -> Job:
     """The job that a description stands for; the same on the server and on every site.
 
-    Public images take seconds to make; what asks for no computation on them can do without. `source` is where this
-    side has them from, in its own words; they must be the ones that the description means.
+    Public images and encoders take seconds to make; what asks for no computation on them can do without. `source` is
+    where this side has the images from, and `encoders` are its files of encoders by name, in its own words; both must
+    be the ones that the description means.
     """
     check_description(description)
     config: RunConfig = validate(RunConfig, description["config"], "the run's config")
@@ -127,6 +143,12 @@ def job_of(description: JsonDict, *, with_public: bool = True, source: str | Non
         if images_digest(public) != description["public"]:
             raise RefusedError("refused", "This side's public images are not the ones that the run means.")
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
+    asked_for(config, method)
+    if config.encoder is not None and with_public:
+        encoder = agreed(config.encoder, encoders)
+        if encoder is None or encoder.digest != description["encoder"]:
+            raise RefusedError("refused", "This side's public encoder is not the one that the run means.")
+        task = replace(task, encoder=ready(encoder, task))
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     return Job(str(description["run"]), method, settings, task, config.seed or 0, config.secure)
 

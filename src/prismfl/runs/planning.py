@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from prismfl.data import DATASETS, Spec
 from prismfl.data.facts import declared_facts
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
+from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, check, validate
+from prismfl.runs.encoders import encoder_of, ready, with_layers
 from prismfl.runs.tuning import choose_settings, wanted
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
@@ -161,9 +163,7 @@ def mixed_public(config: RunConfig, method: Method) -> RunConfig:
 
 def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tuple[str, ...]]:
     """The config with every setting that was not given chosen by the method, where that is wanted; and why."""
-    settings = dict(config.settings)
-    if task.encoder is not None and method.takes_encoder:
-        settings.setdefault("layers", list(task.encoder.layers))
+    settings = with_layers(config.settings, task.encoder) if method.takes_encoder else dict(config.settings)
     validate(method.settings, settings, f"the settings of {method.name}")
     ready = method.auto is not None and config.epsilon is not None and settings.get("sigma") is None
     asked, config = wanted(config.tuning), config.model_copy(update={"settings": settings, "tuning": "fixed"})
@@ -201,11 +201,13 @@ def warnings_of(config: RunConfig, task: Task, settings: Settings, method: Metho
     return found
 
 
-def plan(config: RunConfig, method: Method | None = None) -> Plan:
-    """Sigma, epsilon and bytes of a run, before any record is read. A `method` that is not ours comes by itself."""
+def plan(config: RunConfig, method: Method | None = None, encoder: Encoder | None = None) -> Plan:
+    """Sigma, epsilon and bytes of a run, before any record is read. A `method` or an `encoder` that is not ours comes
+    by itself."""
     method = method or find_method(config.method)
     check(config)
     task = task_of(config, declared_spec(config), method)
+    task = replace(task, encoder=ready(encoder or encoder_of(config, method), task))
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)

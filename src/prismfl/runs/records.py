@@ -15,12 +15,9 @@ from prismfl.core.method import Method
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
 from prismfl.data.facts import UndeclaredError
-from prismfl.errors import UserError
-from prismfl.nets.encoders import efficientnet
-from prismfl.nets.encoders.base import Encoder
-from prismfl.nets.encoders.named import named
 from prismfl.rng import Identities
 from prismfl.runs.config import RunConfig
+from prismfl.runs.encoders import encoder_of as encoder_of
 from prismfl.runs.planning import (
     Warn,
     check_path,
@@ -104,18 +101,6 @@ def raw_records(records: Records) -> list[bytes]:
     """Each record as bytes, its values and its label: what the ledger knows it by."""
     x, y = records.x.numpy(), records.y.numpy()
     return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
-
-
-def encoder_of(config: RunConfig, method: Method) -> Encoder | None:
-    """The public encoder of a run: the named one; with "auto" the pretrained one if it is installed; None for none."""
-    name = config.encoder
-    if name == "auto":
-        name = efficientnet.NAME if efficientnet.installed() else None
-    if name is None or name == "none":
-        return None
-    if not method.takes_encoder:
-        raise UserError(f"Method '{method.name}' looks through no public encoder; leave out encoder '{name}'.")
-    return named(name)
 
 
 def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:

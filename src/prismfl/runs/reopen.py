@@ -27,9 +27,10 @@ from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import LEDGER_FILE
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.encoders import encoder_of
 from prismfl.runs.opened import read_config
 from prismfl.runs.planning import find_method, task_of
-from prismfl.runs.records import encoder_of, read_data, records_of, spec_of, split_records
+from prismfl.runs.records import read_data, records_of, spec_of, split_records
 from prismfl.runs.result import predictor
 
 

@@ -186,8 +186,14 @@ def result_of(
         epsilon_total=finite(account.epsilon(whole, job.task.delta)),
         cost_total=whole.to_json(),
         encoder=getattr(job.task.encoder, "name", None),
-        pretrained_on=getattr(job.task.encoder, "trained_on", None),
+        pretrained_on=pretrained_on(job.task),
     )
+
+
+def pretrained_on(task: Task) -> str | None:
+    """What the public encoder was trained on, where it was trained on anything."""
+    encoder = task.encoder
+    return str(getattr(encoder, "trained_on", "")) or None if getattr(encoder, "pretrained", False) else None
 
 
 def save_synthetic(state: State, folder: Path, task: Task) -> None:

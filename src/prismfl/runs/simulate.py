@@ -20,11 +20,13 @@ from prismfl.core.task import Task
 from prismfl.data import Dataset
 from prismfl.errors import UserError
 from prismfl.metrics.utility import accuracy
+from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
-from prismfl.runs.choosing import choose
+from prismfl.runs.choosing import choose, choose_encoder
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.encoders import encoder_of, ready, settled_words
 from prismfl.runs.hosts import open_hosts, own_ledger
 from prismfl.runs.models import recommended, scores_of_models
 from prismfl.runs.opened import read_config, read_result
@@ -42,7 +44,6 @@ from prismfl.runs.planning import (
 )
 from prismfl.runs.records import (
     Rows,
-    encoder_of,
     parts_digest,
     public_images_of,
     read_data,
@@ -57,21 +58,25 @@ def run(
     config: RunConfig,
     *,
     method: Method | None = None,
+    encoder: Encoder | None = None,
     progress: local.Progress = lambda *_: None,
     warn: Warn = lambda _: None,
     tell: Warn = lambda _: None,
 ) -> Result:
     """A whole run in a new directory. Everything that can be wrong with the request is found before it is made.
 
-    A `method` that is not one of ours comes by itself: the config only keeps its words.
+    A `method` or an `encoder` that is not one of ours comes by itself: the config only keeps its words.
     """
     method = method or find_method(config.method)
     check(config)
     config = mixed_public(settled(config), method)
     spec = spec_of(config)
     resolve(config, task_of(config, spec, method), method)  # refuses what cannot be before anything is rehearsed
-    public, encoder = public_images_of(config, spec, method, warn), encoder_of(config, method)
-    task = task_of(config, spec, method, public, encoder)
+    encoder = encoder or encoder_of(config, method)
+    task = task_of(config, spec, method, public_images_of(config, spec, method, warn))
+    encoder = ready(encoder, task)
+    task = replace(task, encoder=encoder)
+    config = config.model_copy(update={"encoder": settled_words(config, encoder)})
     config, why = tuned(config, task, method)
     for line in why:
         tell(line)
@@ -126,8 +131,8 @@ def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn
     _, method = choose(config.method)
     settings: Settings = validate(method.settings, config.settings, f"the settings of {method.name}")
     spec = spec_of(config)
-    public, encoder = public_images_of(config, spec, method, warn), encoder_of(config, method)
-    task = task_of(config, spec, method, public, encoder)
+    task = task_of(config, spec, method, public_images_of(config, spec, method, warn))
+    task = replace(task, encoder=ready(choose_encoder(config, method), task))
     job, dataset = _job(identity, config, settings, task, method, warn)
     parts = split_records(config, dataset, job)
     same = not is_own(config) or directory.read_json("parts.json")["digest"] == parts_digest(dataset, parts)

@@ -20,6 +20,7 @@ from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import declared, describe, job_of, public_images
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.encoders import travelling
 from prismfl.runs.result import predictor, result_of, save_synthetic
 from prismfl.transport.conductor import Conductor
 from prismfl.transport.post import Post, RoundRules
@@ -39,6 +40,7 @@ def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: Round
     directory = RunDirectory.create(path, {**words, "data": description["spec"]["name"]}, runtime.environment())
     told = {"description": description, "rules": asdict(rules), "evaluate": evaluate}
     told |= {"public": public_images(config.public)[1], "transcript": config.transcript}
+    told |= {"encoders": travelling(config.encoder)[1]}
     directory.write_json("federation.json", told)
     return directory
 
@@ -49,7 +51,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
     told = directory.read_json("federation.json")
     directory.write_json("process.json", {"pid": os.getpid()})
     runtime.tune()
-    job = job_of(told["description"], source=told.get("public"))
+    job = job_of(told["description"], source=told.get("public"), encoders=told.get("encoders") or {})
     speak = say or _log_to(path / "server.log")
     try:
         measure = _measure(job, directory, evaluate=bool(told["evaluate"]))

@@ -28,6 +28,7 @@ from prismfl.files.bounded import load_json, read_regular
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import declared, describe, job_of, public_images
 from prismfl.runs.directory import RunDirectory, digest
+from prismfl.runs.encoders import travelling
 from prismfl.runs.result import state_digest
 from prismfl.site.keys import peer_keys, signing_key
 from prismfl.site.office import Office
@@ -98,7 +99,7 @@ class Peer:
             raise UserError(f"No peer is known: put their keys/sign.pub into {folder / 'peers'} as NAME.pub.")
         spec, schema = declared(config)
         description = describe(config, spec, names, schema=schema)
-        job = job_of(description, source=public_images(config.public)[1])
+        job = job_of(description, source=public_images(config.public)[1], encoders=travelling(config.encoder)[1])
         if job.secure is not None:
             raise UserError("A secure sum takes several turns through a server; bundles have one. Leave out `secure`.")
         if job.method.guarantee == "client":

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
 from prismfl.site.folder import FILE
@@ -82,6 +83,10 @@ class SiteConfig(BaseModel):
     public: dict[str, str] = Field(
         {}, description="folders of public images on this site by the names that a run may call them by"
     )
+    encoders: list[str] = Field(
+        list(NAMES),
+        description="public encoders that may run here: names of prismfl's own, and own ONNX files as NAME=FILE=SHA256",
+    )
 
 
 def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
@@ -112,7 +117,27 @@ def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise UserError(f"Expected finite bounds with low < high in {FILE}, got {low} and {high}.")
     _check_public(config)
+    for name, file in own_encoders(config).items():
+        if not Path(pinned(file).body).is_file():
+            raise UserError(f"The file of encoder '{name}' in `encoders` of {FILE} is not there.")
     return config
+
+
+def own_encoders(config: SiteConfig) -> dict[str, str]:
+    """This site's own encoders: FILE=SHA256 by the name that a run may call it by."""
+    found = {}
+    for words in config.encoders:
+        name, equals, file = words.partition("=")
+        if not equals and name in NAMES:
+            continue
+        if not OWN_NAME.fullmatch(name) or is_ours(name) or not file.partition("=")[0].endswith(".onnx"):
+            raise UserError(
+                f"Expected one of {', '.join(NAMES)} or NAME=FILE.onnx=SHA256 in `encoders` of {FILE}, got '{words}'."
+            )
+        if pinned(file).digest is None:
+            raise UserError(f"Expected the SHA-256 of encoder '{name}' in {FILE}, as in {name}=FILE.onnx=SHA256.")
+        found[name] = file
+    return found
 
 
 def _check_public(config: SiteConfig) -> None:

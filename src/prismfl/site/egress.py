@@ -148,8 +148,10 @@ def config_words(description: JsonDict) -> list[str]:
     """What a run is, for a person: its method, what it costs and asks for, who takes part."""
     config = description["config"]
     settings = ", ".join(f"{name} {value}" for name, value in sorted(config["settings"].items()) if value is not None)
+    looked = config.get("encoder")
     return [
         f"method  {config['method']}, {config['settings'].get('rounds')} rounds, model {config['model']}",
+        *([f"encoder {looked}, public"] if looked else []),
         f"says    epsilon {config['epsilon']}, delta {config['delta']}, unit {config['unit']}, {config['relation']} "
         "(the server's words)",
         f"sites   {', '.join(description['sites'][:20])}",

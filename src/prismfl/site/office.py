@@ -36,7 +36,7 @@ from prismfl.secure import protocol as secure
 from prismfl.secure.roster import Roster, RosterError
 from prismfl.site import data as site_data
 from prismfl.site import policy
-from prismfl.site.config import SiteConfig, ledger_of, load_site
+from prismfl.site.config import SiteConfig, ledger_of, load_site, own_encoders
 from prismfl.site.egress import Approvals, EgressLog
 from prismfl.site.folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.site.keys import peer_keys, signing_key
@@ -131,7 +131,8 @@ class Office:
         if request.kind == "round":
             if request.turn in ("", "numbers"):
                 source = policy.public_source(self.config, request.job["config"]["public"])
-                job = job_of(request.job, source=source, device=self.config.device)
+                own = own_encoders(self.config)
+                job = job_of(request.job, source=source, encoders=own, device=self.config.device)
             return Answer("release", site=self.config.name, body=self._turn(job, state, host, request))
         self._finish(job, state, host, request.job)
         return self._word(job.run, state.round, "done")

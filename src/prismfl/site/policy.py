@@ -1,8 +1,8 @@
 """What a site's operator allows, against what a server asks: names, lists, facts and limits. No record, no ledger.
 
 Whoever wrote the request wants the records. So nothing in it is used but a method's name, numbers within the method's
-own ranges, and names that stand on lists of the site; data, schema, classes, unit, relation, public images, device are
-the site's own words in `site.toml`, and a request that says otherwise is refused before anything is opened.
+own ranges, and names that stand on lists of the site; data, schema, classes, unit, relation, public images, encoders,
+device are the site's own words in `site.toml`, and a request that says otherwise is refused before anything is opened.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from prismfl.data import DATASETS, Spec
 from prismfl.data.public import DRAWN, is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
+from prismfl.nets.encoders.names import OWN_NAME, is_ours, name_and_side, parts_of
 from prismfl.runs.description import TRAVELS, schema_digest
 from prismfl.runs.names import NAME, RefusedError
-from prismfl.site.config import SiteConfig
+from prismfl.site.config import SiteConfig, own_encoders
 
 MODEL = re.compile(r"(convnet|lenet|mlp|logreg)(:[1-9][0-9]{0,3})?")
 MOST_WIDTH = 1024
@@ -42,7 +43,7 @@ PROPORTIONAL = frozenset(
     | {"train_batch", "warm_batch"}
 )
 
-_TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", "digest", "run"}
+_TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", "encoder", "digest", "run"}
 
 
 def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> None:
@@ -60,6 +61,7 @@ def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> Non
         raise RefusedError("method-not-allowed", f"Method '{name}' is not in `methods` of site.toml.")
     _check_facts(config, facts, description)
     _check_public(config, told)
+    _check_encoder(config, told, description.get("encoder"))
     model = MODEL.fullmatch(str(told.get("model")))
     if model is None or int((model[2] or ":1")[1:]) > MOST_WIDTH:
         raise RefusedError("limit", f"Model '{told.get('model')!s:.40}' is unknown here, or wider than {MOST_WIDTH}.")
@@ -108,6 +110,25 @@ def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
         raise RefusedError("refused", "The run's public images are not drawn, named or on the list of site.toml.")
     if not isinstance(count, int) or not 1 <= count <= config.max_public:
         raise RefusedError("limit", f"A run has 1 to max_public = {config.max_public} public images.")
+
+
+def _check_encoder(config: SiteConfig, told: Mapping[str, Any], digest: object) -> None:
+    """Names on this site's list, and the digest that the run means. No file is opened for it."""
+    words, known = told.get("encoder"), {*config.encoders, *own_encoders(config)}
+    refused = RefusedError("refused", "The run's public encoder is not on the list of site.toml.")
+    if words is None:
+        if digest is not None:
+            raise refused
+        return
+    if not isinstance(words, str) or len(words) > MOST_TEXT or not isinstance(digest, str):
+        raise refused
+    try:
+        for part in parts_of(words):
+            name = name_and_side(part.body)[0] if is_ours(part.body) else part.body
+            if part.digest is not None or name not in known or not OWN_NAME.fullmatch(name):
+                raise refused
+    except UserError:
+        raise refused from None
 
 
 def unit_of(config: SiteConfig, facts: Spec) -> str:

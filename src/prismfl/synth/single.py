@@ -7,7 +7,7 @@ the release is made by `core.once` and charged, and the certificate says what it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from prismfl.errors import UserError
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.runs.config import RunConfig, validate
+from prismfl.runs.encoders import encoder_of, ready
 from prismfl.runs.planning import tuned
-from prismfl.runs.records import encoder_of
+from prismfl.runs.result import pretrained_on
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 from prismfl.synth.ways import Way, way_of
 from prismfl.version import __version__
@@ -84,18 +85,9 @@ class Options:
             raise UserError(f"Expected a public (rounded) number of records for {name}: give records=.")
         if self.public is not None and not way.method.needs_public:
             raise UserError(f"Expected no public images for {name}; it needs none.")
-        return Task(
-            data,
-            shape,
-            classes,
-            (way.site,),
-            records,
-            way.model,
-            unit=unit,
-            delta=self.delta,
-            public=self._images(shape) if way.method.needs_public else None,
-            encoder=self._encoder(way),
-        )
+        public = self._images(shape) if way.method.needs_public else None
+        task = Task(data, shape, classes, (way.site,), records, way.model, unit=unit, delta=self.delta, public=public)
+        return replace(task, encoder=ready(self._encoder(way), task))
 
     def _encoder(self, way: Way) -> Encoder | None:
         if self.encoder == "auto" and not way.method.takes_encoder:
@@ -168,9 +160,11 @@ class Fitted:
             found["image_shape"] = list(task.shape)
         if task.public is not None:
             found["public_images"] = self.options.source
-        if isinstance(task.encoder, Encoder):
-            words = {"name": task.encoder.name, "digest": task.encoder.digest, "trained_on": task.encoder.trained_on}
-            found["public_encoder"] = words
+        if task.encoder is not None:
+            looked = pretrained_on(task)
+            trained = f", trained on {looked}" if looked else ", not pretrained"
+            found["public_encoder"] = f"{task.encoder.name}{trained}"
+            found["public_encoder_digest"] = task.encoder.digest
         return found
 
 

