@@ -29,9 +29,9 @@ from prismfl.rng import Key
 RANKS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 SHARES = ((0.45, 0.5), (0.75, 0.2))  # squared parts of the means and of the second moment
 APART = 4.5  # how far two classes lie apart, in standard deviations within them, over all directions
-FALL = 0.6  # power by which the shift of a class falls off along the directions
+FALL = 0.8  # power by which the shift of a class falls off along the directions
 SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
-NEARLY = 0.7  # points by which a smaller release may be worse
+NEARLY = 1.0  # points by which a smaller release may be worse
 CLEAR = 0.5  # noise over signal that the random networks' class means may have
 
 
