@@ -20,6 +20,7 @@ from prismfl.methods import METHODS
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
+from prismfl.runs import encoded
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.tuning import choose_settings, wanted
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
@@ -124,6 +125,9 @@ def task_of(
     encoder: Encodes | None = None,
 ) -> Task:
     """The public facts of a run; data that the method cannot work on are an error."""
+    through = encoded.wanted(config, method)
+    if through:
+        spec = encoded.spec_of_rows(spec, config, method)
     if method.kinds and spec.kind not in method.kinds:
         kinds = " and ".join(method.kinds)
         raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
@@ -134,7 +138,7 @@ def task_of(
     records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
     model = config.model
     if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
-        model = "mlp"
+        model = encoded.LINEAR if through else "mlp"
     return Task(
         data=spec.name,
         shape=spec.shape,

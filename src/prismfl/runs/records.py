@@ -15,11 +15,11 @@ from prismfl.core.method import Method
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
 from prismfl.data.facts import UndeclaredError
-from prismfl.errors import UserError
 from prismfl.nets.encoders import efficientnet
 from prismfl.nets.encoders.base import Encoder
 from prismfl.nets.encoders.named import named
 from prismfl.rng import Identities
+from prismfl.runs import encoded
 from prismfl.runs.config import RunConfig
 from prismfl.runs.planning import (
     Warn,
@@ -93,11 +93,22 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
     named: list[Identities] = []  # the same records in every round: named once
+    if dataset.pictures is not None:
+        named.append(shown_records(dataset, rows).identities)
 
     def take() -> Records:
         return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
 
     return take
+
+
+def shown_records(dataset: Dataset, rows: Rows) -> Records:
+    """The training records of some rows as they came, before any encoder looked at them."""
+    index = torch.from_numpy(np.asarray(rows))
+    unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
+    return Records(
+        (dataset.x_train if dataset.pictures is None else dataset.pictures)[index], dataset.y_train[index], unit
+    )
 
 
 def raw_records(records: Records) -> list[bytes]:
@@ -110,17 +121,13 @@ def encoder_of(config: RunConfig, method: Method) -> Encoder | None:
     """The public encoder of a run: the named one; with "auto" the pretrained one if it is installed; None for none."""
     name = config.encoder
     if name == "auto":
-        name = efficientnet.NAME if efficientnet.installed() else None
-    if name is None or name == "none":
-        return None
-    if not method.takes_encoder:
-        raise UserError(f"Method '{method.name}' looks through no public encoder; leave out encoder '{name}'.")
-    return named(name)
+        name = efficientnet.NAME if efficientnet.installed() and method.takes_encoder else None
+    return None if name is None or name == "none" else named(name)
 
 
 def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
-    """The public images that a method asks for, None if it asks for none; notices about them go to `warn`."""
-    if not method.needs_public:
+    """The public images that a method or its encoder asks for, None for none; notices about them go to `warn`."""
+    if not method.needs_public and not encoded.wanted(config, method):
         return None
     found = load_public(
         config.public or "procedural",

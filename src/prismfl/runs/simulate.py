@@ -22,6 +22,7 @@ from prismfl.errors import UserError
 from prismfl.metrics.utility import accuracy
 from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs import encoded
 from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
@@ -86,6 +87,8 @@ def run(
     job, dataset = _job(identity, resolved, settings, task, method, warn)
     parts = split_records(config, dataset, job)
     predictor(job)
+    if encoded.looked_through(task, method):
+        encoded.rows_of(task)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
@@ -167,6 +170,7 @@ def _execute(
 ) -> Result:
     runtime.tune(config.threads)
     started = time.monotonic()
+    dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
     spent = ""
