@@ -203,6 +203,8 @@ def plan(config: RunConfig, method: Method | None = None) -> Plan:
     method = method or find_method(config.method)
     check(config)
     task = task_of(config, declared_spec(config), method)
+    if not method.needs_public:  # a rule, from the same public numbers as in the run
+        config, _ = tuned(config, task, method)
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)
