@@ -22,7 +22,7 @@ from prismfl.runs import encoded, planning, records, simulate
 from prismfl.runs.config import RunConfig
 from prismfl.runs.models import models_of
 from prismfl.runs.reopen import reopen
-from tests.nets.encoders.tiny import TinyEncoder
+from tests.nets.encoders.two_layers import TinyEncoder
 
 SETTINGS = {"rounds": 2, "steps": 4, "batch": 40, "clip": 0.1, "lr": 50.0}
 

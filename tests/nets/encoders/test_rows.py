@@ -7,7 +7,7 @@ import torch
 
 from prismfl.errors import UserError
 from prismfl.nets.encoders.rows import WIDTH, encoded_rows
-from tests.nets.encoders.tiny import TinyEncoder
+from tests.nets.encoders.two_layers import TinyEncoder
 
 PUBLIC = torch.rand(60, 1, 9, 9, generator=torch.Generator().manual_seed(1))
 RECORDS = torch.rand(23, 1, 9, 9, generator=torch.Generator().manual_seed(2))
