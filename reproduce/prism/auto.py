@@ -50,7 +50,7 @@ def keep_features() -> None:
     """Look at each record once, whatever the rank that its row is brought to."""
     kept, digests = Kept(), {}
 
-    def coordinates(self: features.Features, x: torch.Tensor) -> torch.Tensor:
+    def coordinates(self: features.PublicFeatures, x: torch.Tensor) -> torch.Tensor:
         if id(self.look) not in digests:
             inner = getattr(self.look, "encoder", self.look)
             raw = b"".join(value.numpy().tobytes() for value in inner.state_dict().values())
@@ -60,7 +60,7 @@ def keep_features() -> None:
         with torch.no_grad():
             return self.frame(kept(self.look, digests[id(self.look)], x))
 
-    features.Features.coordinates = coordinates  # type: ignore[method-assign]
+    features.PublicFeatures.coordinates = coordinates  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -113,8 +113,6 @@ def test_an_encoder_that_cannot_be_is_one_clear_line(words: str, told: str) -> N
         chosen(words)
     assert told in str(error.value)
     assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="looks through no public encoder"):
-        chosen(words, "fedavg")
 
 
 def test_a_run_through_ones_own_encoder_goes_on_with_the_same(tmp_path: Path) -> None:

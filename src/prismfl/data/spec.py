@@ -41,7 +41,8 @@ class Dataset:
     training record that follows from the id of its privacy unit (a patient, say) alone; None means that every record is
     its own unit. `natural_train` is the id column that the split `natural` groups by, where the data has one.
     `prints_train` says what each record of own data is, whatever file it came in; it stays on the site, and so does
-    `left_out`, the number of training records that could not be read, with where the first of them lie.
+    `left_out`, the number of training records that could not be read, with where the first of them lie. `pictures` are
+    the training records before a public encoder looked at them, where one did: they decide who a record is.
     """
 
     spec: Spec
@@ -57,6 +58,7 @@ class Dataset:
     left_out: int = 0
     faults: tuple[BadRecord, ...] = ()
     more_prints: tuple[bytes, ...] = ()
+    pictures: torch.Tensor | None = None
 
     @property
     def identity(self) -> list[bytes] | None:

@@ -45,7 +45,7 @@ def describe(
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
     images, source = public_images(config.public)
-    looked, own = travelling(asked_for(config, method))
+    looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
     asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
     asked = asked.model_copy(update={"encoder": looked, "settings": with_layers(asked.settings, encoder)})
@@ -143,7 +143,7 @@ def job_of(
         if images_digest(public) != description["public"]:
             raise RefusedError("refused", "This side's public images are not the ones that the run means.")
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
-    asked_for(config, method)
+    asked_for(config, method, itself=True)
     if config.encoder is not None and with_public:
         encoder = agreed(config.encoder, encoders)
         if encoder is None or encoder.digest != description["encoder"]:

@@ -38,14 +38,15 @@ def encoder_of(config: RunConfig, method: Method) -> Encoder | None:
     return built(words, ours)
 
 
-def asked_for(config: RunConfig, method: Method) -> str | None:
-    """The words of the encoder that a run asks for, None for none; an error where the method cannot use one."""
+def asked_for(config: RunConfig, method: Method, *, itself: bool = False) -> str | None:
+    """The words of the encoder that a run asks for, None for none. With `itself` it is an error if the method does not
+    look through one itself; without, its records may be looked at before it sees them (see `encoded`)."""
     words = config.encoder
     if words == "auto":
         words = efficientnet.NAME if method.takes_encoder and efficientnet.installed() else None
     if words is None or words == "none":
         return None
-    if not method.takes_encoder:
+    if itself and not method.takes_encoder:
         raise UserError(f"Method '{method.name}' looks through no public encoder; leave out encoder '{words:.80}'.")
     return words
 

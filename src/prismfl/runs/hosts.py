@@ -20,6 +20,7 @@ from prismfl.runs.records import (
     Rows,
     raw_records,
     records_of,
+    shown_records,
 )
 
 
@@ -45,7 +46,9 @@ def open_hosts(
             continue
         ledger = Ledger.open(ledgers / f"{name}.sqlite")
         known = ledger.dataset(
-            f"{config.data}/{name}", records=raw_records(records()), cap=None if client_level else cap
+            f"{config.data}/{name}",
+            records=raw_records(shown_records(dataset, rows)),
+            cap=None if client_level else cap,
         )
         ledger.reserve(job.run, known, job.site_plan())
         hosts.append(Host(name, records, ledger, known, place, deployed=deployed))

@@ -14,6 +14,7 @@ from prismfl.data import Dataset
 from prismfl.metrics.utility import classifier_scores, logits_of
 from prismfl.nets.classifier import network
 from prismfl.rng import Key
+from prismfl.runs.encoded import Through, looked_through, rows_of
 
 NETWORK = "network"
 
@@ -42,7 +43,8 @@ def models_of(job: Job, items: Mapping[str, Payload]) -> Mapping[str, nn.Module]
         return {"model": Predicts(job, items)}
     classifier, _ = network(task, key=Key.seed(0))
     classifier.module.load_state_dict(items["model"].to(task.device))
-    return {NETWORK: classifier.module.eval()}
+    module = classifier.module.eval()
+    return {NETWORK: Through(rows_of(task), module) if looked_through(task, method) else module}
 
 
 def recommended(job: Job, models: Mapping[str, object]) -> str:
@@ -56,6 +58,8 @@ def scores_of_models(job: Job, items: Mapping[str, Payload], dataset: Dataset) -
         return {}
     found = {}
     for name, model in models_of(job, items).items():
+        if dataset.pictures is not None and isinstance(model, Through):
+            model = model.network  # the records were looked at already
         logits = logits_of(model, dataset.x_test, device=job.task.device)
         found[name] = classifier_scores(logits, dataset.y_test, classes=len(job.task.classes))
     return found

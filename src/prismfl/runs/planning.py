@@ -13,7 +13,7 @@ import torch
 
 from prismfl.core.method import Method, Settings, Wanted
 from prismfl.core.task import Encodes, Task
-from prismfl.data import DATASETS, Spec
+from prismfl.data import DATASETS, Spec, load_public
 from prismfl.data.facts import declared_facts
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
@@ -21,6 +21,7 @@ from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
+from prismfl.runs import encoded
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import encoder_of, ready, with_layers
 from prismfl.runs.tuning import choose_settings, wanted
@@ -126,6 +127,9 @@ def task_of(
     encoder: Encodes | None = None,
 ) -> Task:
     """The public facts of a run; data that the method cannot work on are an error."""
+    through = encoded.wanted(config, method)
+    if through:
+        spec = encoded.spec_of_rows(spec, config, method)
     if method.kinds and spec.kind not in method.kinds:
         kinds = " and ".join(method.kinds)
         raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
@@ -136,7 +140,7 @@ def task_of(
     records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
     model = config.model
     if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
-        model = "mlp"
+        model = encoded.LINEAR if through else "mlp"
     return Task(
         data=spec.name,
         shape=spec.shape,
@@ -159,6 +163,22 @@ def mixed_public(config: RunConfig, method: Method) -> RunConfig:
     if config.public is not None or not (wanted(config.tuning) and method.auto is not None and method.needs_public):
         return config
     return config.model_copy(update={"public": "procedural-mixed", "public_count": max(4000, config.public_count)})
+
+
+def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
+    """The public images that a method or its encoder asks for, None for none; notices about them go to `warn`."""
+    if not method.needs_public and not encoded.wanted(config, method):
+        return None
+    found = load_public(
+        config.public or "procedural",
+        shape=(spec.shape[0], spec.shape[1], spec.shape[2]),
+        count=config.public_count,
+        key_seed=config.seed or 0,
+        data_dir=config.data_dir,
+    )
+    for notice in found.notices:
+        warn(notice)
+    return found.images
 
 
 def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tuple[str, ...]]:
@@ -206,8 +226,14 @@ def plan(config: RunConfig, method: Method | None = None, encoder: Encoder | Non
     by itself."""
     method = method or find_method(config.method)
     check(config)
-    task = task_of(config, declared_spec(config), method)
-    task = replace(task, encoder=ready(encoder or encoder_of(config, method), task))
+    config = mixed_public(config, method)
+    spec = declared_spec(config)
+    task = task_of(config, spec, method)
+    encoder = encoder or encoder_of(config, method)
+    if encoder is not None or (wanted(config.tuning) and method.auto is not None):
+        task = replace(task, public=public_images_of(config, spec, method, lambda _: None))
+        task = replace(task, encoder=ready(encoder, task))
+    config, _ = tuned(config, task, method)
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)

@@ -11,15 +11,12 @@ import numpy as np
 import torch
 
 from prismfl.core.job import Job
-from prismfl.core.method import Method
 from prismfl.core.records import Records
-from prismfl.data import DATASETS, Dataset, Spec, load, load_path, load_public, parse_split, partition
+from prismfl.data import DATASETS, Dataset, Spec, load, load_path, parse_split, partition
 from prismfl.data.facts import UndeclaredError
 from prismfl.rng import Identities
 from prismfl.runs.config import RunConfig
-from prismfl.runs.encoders import encoder_of as encoder_of
 from prismfl.runs.planning import (
-    Warn,
     check_path,
     declared_spec,
     unit_column,
@@ -90,6 +87,8 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
     named: list[Identities] = []  # the same records in every round: named once
+    if dataset.pictures is not None:
+        named.append(shown_records(dataset, rows).identities)
 
     def take() -> Records:
         return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
@@ -97,23 +96,16 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     return take
 
 
+def shown_records(dataset: Dataset, rows: Rows) -> Records:
+    """The training records of some rows as they came, before any encoder looked at them."""
+    index = torch.from_numpy(np.asarray(rows))
+    unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)[index]
+    return Records(
+        (dataset.x_train if dataset.pictures is None else dataset.pictures)[index], dataset.y_train[index], unit
+    )
+
+
 def raw_records(records: Records) -> list[bytes]:
     """Each record as bytes, its values and its label: what the ledger knows it by."""
     x, y = records.x.numpy(), records.y.numpy()
     return [x[i].tobytes() + int(y[i]).to_bytes(4, "little") for i in range(len(y))]
-
-
-def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
-    """The public images that a method asks for, None if it asks for none; notices about them go to `warn`."""
-    if not method.needs_public:
-        return None
-    found = load_public(
-        config.public or "procedural",
-        shape=(spec.shape[0], spec.shape[1], spec.shape[2]),
-        count=config.public_count,
-        key_seed=config.seed or 0,
-        data_dir=config.data_dir,
-    )
-    for notice in found.notices:
-        warn(notice)
-    return found.images

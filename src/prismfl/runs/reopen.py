@@ -20,16 +20,17 @@ from prismfl.core.method import State
 from prismfl.core.payloads import Payload, SyntheticSet, decode
 from prismfl.core.records import Records
 from prismfl.core.trial import Watch, ask_once
-from prismfl.data import DATASETS, Dataset, load_public
+from prismfl.data import DATASETS, Dataset
 from prismfl.errors import UserError
 from prismfl.methods.gradients.fedsgd import batch_rows
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import LEDGER_FILE
+from prismfl.runs import encoded
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of
 from prismfl.runs.opened import read_config
-from prismfl.runs.planning import find_method, task_of
+from prismfl.runs.planning import find_method, public_images_of, task_of
 from prismfl.runs.records import read_data, records_of, spec_of, split_records
 from prismfl.runs.result import predictor
 
@@ -44,8 +45,9 @@ class Reopened:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The data of the run, read again."""
-        return read_data(self.config)
+        """The data of the run, read again, and looked at again where its records were rows of a public encoder."""
+        job = self.whole_job if encoded.wanted(self.config, self.job.method) else self.job
+        return encoded.look(read_data(self.config), job.task, job.method)
 
     @cached_property
     def parts(self) -> list[np.ndarray[Any, Any]]:
@@ -74,19 +76,9 @@ class Reopened:
     @cached_property
     def public(self) -> torch.Tensor | None:
         """The public images the run used, made or read again."""
-        if not self.job.method.needs_public:
-            return None
-        shape = self.job.task.shape
-        found = load_public(
-            self.config.public or "procedural",
-            shape=(shape[0], shape[1], shape[2]),
-            count=self.config.public_count,
-            key_seed=self.config.seed or 0,
-            data_dir=self.config.data_dir,
-        )
-        return found.images
+        return public_images_of(self.config, spec_of(self.config), self.job.method, lambda _: None)
 
-    @property
+    @cached_property
     def whole_job(self) -> Job:
         """The job with its public images and encoder, as the sites had it."""
         encoder = encoder_of(self.config, self.job.method)
@@ -98,7 +90,7 @@ class Reopened:
 
     def batch_behind(self, site: str, state: State) -> Records:
         """The records that a site used in a round: its batch, or everything its local training went through."""
-        job, records = self.job, self.records[site]
+        job, records = self.whole_job, self.records[site]
         if job.method.guarantee == "site":
             return self._replayed(site, state)
         if "gradient" in job.method.leaves:
@@ -113,7 +105,7 @@ class Reopened:
                 f"The noise of '{self.directory.path}' came from the operating system, so nobody can draw its batches "
                 "again to judge an attack; attack a run with --seed, which is a simulation."
             )
-        job, records, watch = self.job, self.records[site], _Samples()
+        job, records, watch = self.whole_job, self.records[site], _Samples()
         file = f"{site}.sqlite" if self.config.data in DATASETS else LEDGER_FILE
         with Ledger.open(Path(self.config.ledger or self.directory.path / "ledger") / file, create=False) as ledger:
             raw = ledger.remembered(job.run, site, before=state.round)

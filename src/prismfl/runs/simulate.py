@@ -23,6 +23,7 @@ from prismfl.metrics.utility import accuracy
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs import encoded
 from prismfl.runs.choosing import choose, choose_encoder
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
@@ -36,6 +37,7 @@ from prismfl.runs.planning import (
     finite,
     is_own,
     mixed_public,
+    public_images_of,
     resolve,
     settled,
     task_of,
@@ -45,7 +47,6 @@ from prismfl.runs.planning import (
 from prismfl.runs.records import (
     Rows,
     parts_digest,
-    public_images_of,
     read_data,
     spec_of,
     split_records,
@@ -92,6 +93,8 @@ def run(
     job, dataset = _job(identity, resolved, settings, task, method, warn)
     parts = split_records(config, dataset, job)
     predictor(job)
+    if encoded.looked_through(task, method):
+        encoded.rows_of(task)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
@@ -173,6 +176,7 @@ def _execute(
 ) -> Result:
     runtime.tune(config.threads)
     started = time.monotonic()
+    dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
     spent = ""

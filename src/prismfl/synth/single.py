@@ -90,13 +90,13 @@ class Options:
         return replace(task, encoder=ready(self._encoder(way), task))
 
     def _encoder(self, way: Way) -> Encoder | None:
-        if self.encoder == "auto" and not way.method.takes_encoder:
+        if self.encoder in (None, "none") or (self.encoder == "auto" and not way.method.takes_encoder):
             return None
-        if not isinstance(self.encoder, Encoder):
-            return encoder_of(validate(RunConfig, {"encoder": self.encoder}, "the arguments"), way.method)
         if not way.method.takes_encoder:
             raise UserError(f"Method '{way.method.name}' looks through no public encoder; leave out encoder=.")
-        return self.encoder
+        if isinstance(self.encoder, Encoder):
+            return self.encoder
+        return encoder_of(validate(RunConfig, {"encoder": self.encoder}, "the arguments"), way.method)
 
     def _images(self, shape: tuple[int, ...]) -> torch.Tensor:
         if not isinstance(self.public, torch.Tensor):

@@ -8,10 +8,11 @@ What leaves: one model, once. Needs a party that may see everything, which is wh
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pydantic import Field
 
-from prismfl.methods.averaging import dp_fedavg
+from prismfl.methods.averaging import auto, dp_fedavg
 
 
 class Config(dp_fedavg.Config):
@@ -29,5 +30,6 @@ METHOD = replace(
     paper="Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
     pooled=True,
+    auto=partial(auto.by_record, pooled=True),
     tiny={"steps": 3, "batch": 8},
 )

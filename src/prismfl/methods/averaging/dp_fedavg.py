@@ -19,7 +19,7 @@ from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.averaging import fedavg
+from prismfl.methods.averaging import auto, fedavg
 from prismfl.nets.classifier import network
 from prismfl.nets.training import descend
 from prismfl.privacy.cost import Cost
@@ -81,5 +81,7 @@ METHOD = replace(
     client=client,
     plan=plan,
     possible=possible,
+    advice=auto.record_advice,
+    auto=auto.by_record,
     tiny={"rounds": 2, "steps": 2, "batch": 8},
 )

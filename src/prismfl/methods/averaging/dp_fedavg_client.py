@@ -15,7 +15,7 @@ from pydantic import Field
 from prismfl.core.method import DPSettings, Items, Method, PrivateSum, Shapes, Site, State, Summed
 from prismfl.core.payloads import Gradient, Weights
 from prismfl.core.task import Task
-from prismfl.methods.averaging import fedavg
+from prismfl.methods.averaging import auto, fedavg
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
@@ -74,5 +74,7 @@ METHOD = Method(
     plan=plan,
     shapes=shapes,
     summed=summed,
+    advice=auto.client_advice,
+    auto=auto.by_client,
     tiny={"rounds": 2, "epochs": 1, "batch": 8},
 )

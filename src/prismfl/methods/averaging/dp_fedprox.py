@@ -8,10 +8,11 @@ https://arxiv.org/abs/1607.00133.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pydantic import Field
 
-from prismfl.methods.averaging import dp_fedavg
+from prismfl.methods.averaging import auto, dp_fedavg
 
 
 class Config(dp_fedavg.Config):
@@ -28,4 +29,5 @@ METHOD = replace(
     summary="DP-FedAvg with a proximal term",
     paper="Li et al. 2020, arXiv:1812.06127; Abadi et al. 2016, arXiv:1607.00133",
     settings=Config,
+    auto=partial(auto.by_record, proximal=True),
 )

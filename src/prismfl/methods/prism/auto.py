@@ -19,7 +19,7 @@ import torch
 from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
 from prismfl.methods.prism import head, statistics
-from prismfl.methods.prism.encoder import Features, encoder
+from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import HeadConfig, lda_head, pool
 from prismfl.nets.patches import Frame
 from prismfl.privacy import account
@@ -39,7 +39,7 @@ CLEAR = 0.5  # noise over signal that the random networks' class means may have
 class Stage:
     """What a rehearsal plays with: public images as rows along many public directions, before any clip."""
 
-    features: Features
+    features: PublicFeatures
     rows: torch.Tensor
     sites: int
     records: int
@@ -173,7 +173,7 @@ def _played(stage: Stage, cfg: HeadConfig, key: Key) -> float:
     rows = stage.rows[pick] + _shifts(stage, generator)[y]
     clip = float(stage.rows[:, :rank].norm(dim=1).quantile(cfg.quantile))
     u = rows[:, :rank] / rows[:, :rank].norm(dim=1, keepdim=True).clamp_min(max(clip, 1e-6))
-    enc = Features((), stage.features.look, cut(stage.features.frame, stage.rows, rank=rank, clip=clip))
+    enc = PublicFeatures((), stage.features.look, cut(stage.features.frame, stage.rows, rank=rank, clip=clip))
     releases = [
         _release(
             cfg, layout, u[i : n : stage.sites], y[i : n : stage.sites], classes=stage.classes, generator=generator

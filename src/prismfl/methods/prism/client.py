@@ -9,12 +9,15 @@ With secure aggregation between the sites and the hub, the hub sees the sum alon
 
 from __future__ import annotations
 
+import math
+
 import torch
 from pydantic import Field
 
 from prismfl.core.method import Items, Method, PrivateSum, Shapes, Site, State, Summed
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
+from prismfl.methods.drowning import warn_clients
 from prismfl.methods.prism import auto, prism, statistics
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import pool
@@ -75,6 +78,12 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return {"statistics": {k: v for k, v in statistics.shapes(cfg, task)["statistics"].items() if k != "spent"}}
 
 
+def advice(cfg: Config, task: Task) -> list[str]:
+    """A line if the hub's noise drowns the clients."""
+    numbers = sum(math.prod(shape) for _, shape in shapes(cfg, task)["statistics"].values())
+    return warn_clients(cfg.noise, numbers, rounds=1, clients=task.asked)
+
+
 METHOD = Method(
     name="prism-client",
     summary="PRISM with noise at a trusted hub; protects whole clients",
@@ -90,6 +99,7 @@ METHOD = Method(
     needs_public=True,
     kinds=("image",),
     summed=summed,
+    advice=advice,
     models=prism.models,
     recommended=prism.METHOD.recommended,
     takes_encoder=True,

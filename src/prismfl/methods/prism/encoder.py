@@ -61,7 +61,7 @@ class Layers(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class PublicFeatures:
     """Public features: the same on every site and at the server."""
 
     nets: tuple[RandomNet, ...]
@@ -95,7 +95,7 @@ class Linear(nn.Module):
     weight: torch.Tensor
     bias: torch.Tensor
 
-    def __init__(self, features: Features, weight: torch.Tensor, bias: torch.Tensor) -> None:
+    def __init__(self, features: PublicFeatures, weight: torch.Tensor, bias: torch.Tensor) -> None:
         super().__init__()
         self.look, self.frame = features.look, features.frame
         self.register_buffer("weight", weight)
@@ -108,7 +108,7 @@ class Linear(nn.Module):
         return torch.cat(parts)
 
 
-def encoder(cfg: FeatureSettings, task: Task) -> Features:
+def encoder(cfg: FeatureSettings, task: Task) -> PublicFeatures:
     """The features that everybody makes from the task's public images and encoder; kept for the next call."""
     assert task.public is not None
     images = task.public.to(task.device)
@@ -119,7 +119,7 @@ def encoder(cfg: FeatureSettings, task: Task) -> Features:
 
 
 @lru_cache(maxsize=2)
-def _features(cfg: FeatureSettings, public: _Public) -> Features:
+def _features(cfg: FeatureSettings, public: _Public) -> PublicFeatures:
     key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
     nets = random_nets(
         images[:1500],
@@ -135,7 +135,7 @@ def _features(cfg: FeatureSettings, public: _Public) -> Features:
         features = torch.cat([look(part) for part in torch.split(images[:6000], 250)])
     blocks = look.widths(images) if isinstance(look, Layers) else ()
     frame = fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile, blocks=blocks)
-    return Features(nets, look, frame)
+    return PublicFeatures(nets, look, frame)
 
 
 def _patches(cfg: FeatureSettings, images: torch.Tensor, key: Key) -> Patches:

@@ -22,7 +22,7 @@ from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.prism import statistics
-from prismfl.methods.prism.encoder import Features, Linear, encoder
+from prismfl.methods.prism.encoder import Linear, PublicFeatures, encoder
 from prismfl.methods.prism.spectrum import cleaned, floor_of
 from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
@@ -67,7 +67,7 @@ def pool(
     cfg: HeadConfig,
     layout: RowLayout,
     releases: Sequence[Params],
-    enc: Features,
+    enc: PublicFeatures,
     *,
     usual: float,
     records: float | None = None,
@@ -158,18 +158,18 @@ def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
     return {"weight": weight, "bias": -0.5 * norms}
 
 
-def head_scores(enc: Features, head: Params, x: torch.Tensor) -> torch.Tensor:
+def head_scores(enc: PublicFeatures, head: Params, x: torch.Tensor) -> torch.Tensor:
     """The discriminant's logits of images."""
     found: torch.Tensor = linear(enc, head, x.device)(x)
     return found
 
 
-def linear(enc: Features, head: Params, device: str | torch.device) -> Linear:
+def linear(enc: PublicFeatures, head: Params, device: str | torch.device) -> Linear:
     """A head as a module from images to logits."""
     return Linear(enc, head["weight"].to(device), head["bias"].to(device))
 
 
-def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[Features, Pooled]:
+def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[PublicFeatures, Pooled]:
     """The pooled statistics of all sites, at the noise that the least informed of them has.
 
     A secure sum is one release of all sites together; it comes without an account of what was spent.

@@ -23,7 +23,7 @@ from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet,
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods.prism import auto
-from prismfl.methods.prism.encoder import Features, encoder
+from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, linear, read_releases, whitening
 from prismfl.nets.augment import affine, blended, crops
@@ -67,7 +67,7 @@ class Config(HeadConfig):
     )
 
 
-def nearest_public(cfg: Config, task: Task, enc: Features, pooled: Pooled) -> Task:
+def nearest_public(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled) -> Task:
     """The task with those of its public images that lie nearest to a released class, seen as the head sees them."""
     if cfg.near == 1 or task.public is None:
         return task
@@ -78,7 +78,9 @@ def nearest_public(cfg: Config, task: Task, enc: Features, pooled: Pooled) -> Ta
     return replace(task, public=task.public[keep.cpu()])
 
 
-def synthesise(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+def synthesise(
+    cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled, key: Key
+) -> tuple[torch.Tensor, torch.Tensor]:
     """`images` public images per declared class, moved until they match; as the uint8 values that would travel."""
     classes = len(task.classes)
     labels = torch.arange(classes, device=task.device).repeat_interleave(cfg.images)
@@ -99,7 +101,7 @@ def synthesise(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key)
     return (seeds.clamp(0, 1) * 255).round().to(torch.uint8), labels
 
 
-def _moments(cfg: Config, enc: Features, pooled: Pooled, labels: torch.Tensor) -> Look:
+def _moments(cfg: Config, enc: PublicFeatures, pooled: Pooled, labels: torch.Tensor) -> Look:
     """The gap between images and release in means and covariance, seen as the head sees them: whitened."""
     root, means = whitening(cfg, pooled).float().to(labels.device), pooled.means.to(labels.device)
 
@@ -125,7 +127,7 @@ def _draw(available: int, wanted: int, key: Key) -> torch.Tensor:
 def training_set(
     cfg: Config,
     task: Task,
-    enc: Features,
+    enc: PublicFeatures,
     head: Params,
     *,
     x: torch.Tensor,
@@ -165,7 +167,7 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
     return torch.cat([(1 - share) / weights.sum() * weights, share / further.sum() * further])
 
 
-def from_statistics(cfg: Config, task: Task, enc: Features, pooled: Pooled, key: Key) -> Items:
+def from_statistics(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled, key: Key) -> Items:
     """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
     head = lda_head(cfg, pooled)
     task = nearest_public(cfg, task, enc, pooled)

@@ -20,7 +20,7 @@ from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
-from prismfl.methods.prism.encoder import Features, FeatureSettings, encoder
+from prismfl.methods.prism.encoder import FeatureSettings, PublicFeatures, encoder
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import from_triangle, triangle
 from prismfl.rng import Key
@@ -92,7 +92,7 @@ def _public_rank(cfg: ReleaseSettings, task: Task) -> int:
     return min(cfg.rank, 2 * cfg.atoms * cfg.pool**2 + colour)
 
 
-def record_rows(enc: Features, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
+def record_rows(enc: PublicFeatures, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
     """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
     with torch.no_grad():
         blocks = [layout.means * enc.coordinates(x)]

@@ -18,7 +18,7 @@ from prismfl.core.method import DPSettings, Inbox, Items, Method, Shapes, Site, 
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.methods.prism.encoder import Features
+from prismfl.methods.prism.encoder import PublicFeatures
 from prismfl.methods.prism.head import HeadConfig, lda_head, linear, pool
 from prismfl.methods.prism.statistics import RowLayout, record_rows
 from prismfl.nets.patches import Frame
@@ -57,7 +57,7 @@ def layout(cfg: TableConfig, task: Task) -> RowLayout:
     return RowLayout(rank, rank, 0, 1, means, moment, 0.0, count)
 
 
-def features(cfg: TableConfig, task: Task) -> Features:
+def features(cfg: TableConfig, task: Task) -> PublicFeatures:
     """The public feature of a row: itself, along at most `rank` directions, of norm at most 1."""
     width, rank = task.shape[0], min(cfg.rank, task.shape[0])
     basis = torch.eye(width)
@@ -67,7 +67,7 @@ def features(cfg: TableConfig, task: Task) -> Features:
     flat = torch.ones(rank) / rank
     clip = max(1.0, cfg.reach * math.sqrt(rank))
     frame = Frame(torch.zeros(width), torch.ones(width), basis, values=flat, unit=flat, clip=clip)
-    return Features((), Box(), frame)  # type: ignore[arg-type]
+    return PublicFeatures((), Box(), frame)  # type: ignore[arg-type]
 
 
 def init(cfg: TableConfig, task: Task, key: Key) -> Items:
