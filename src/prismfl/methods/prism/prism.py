@@ -188,9 +188,14 @@ def embed(cfg: Config, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Te
 
 
 def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
-    """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings."""
+    """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings.
+
+    Without the public images, what does not look through them: the network.
+    """
     classifier, _ = network(task, key=Key.seed(0))
     classifier.module.load_state_dict(items["model"].to(task.device))
+    if task.public is None:
+        return {"network": classifier.module.eval()}
     enc = encoder(cfg, task)
     heads = {name: linear(enc, items[name].tensors, task.device) for name in ("head", "linear") if name in items}
     return {"network": classifier.module.eval(), **heads}
