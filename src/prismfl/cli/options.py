@@ -43,3 +43,7 @@ Model = Annotated[
         help="convnet, lenet, mlp or logreg; a number sets the width (default: convnet:32, for tables an mlp)."
     ),
 ]
+Images = Annotated[
+    int | None,
+    typer.Option(min=1, help="Synthetic images of each class, where the method makes some (default: the method's)."),
+]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
+from prismfl.cli.options import Images
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
 
@@ -22,6 +23,7 @@ def synth(
     records: Annotated[int | None, typer.Option(help="Public (rounded) number of records of a table.")] = None,
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
     public: Annotated[str | None, typer.Option(help="Public images for image data.")] = None,
+    images: Images = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable simulation; without it, noise comes from the operating system.")
     ] = None,
@@ -37,7 +39,7 @@ def synth(
     if is_table(data):
         from prismfl.synth.tables import synth_table
 
-        refuse({"--public": public}, "a table", "images")
+        refuse({"--public": public, "--images": images}, "a table", "images")
         found = synth_table(
             data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
         )
@@ -45,7 +47,8 @@ def synth(
         from prismfl.synth.images import synth_images
 
         refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
-        found = synth_images(data, public=public, out=out, sets=sets or [], **options)
+        wanted = [] if images is None else [f"images={images}"]
+        found = synth_images(data, public=public, out=out, sets=[*wanted, *(sets or [])], **options)
     plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
     plain["your data so far"] = total_words(found["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]

@@ -168,7 +168,9 @@ class Shelf:
         return self._made(replace(self.job, task=looked))
 
     def _made(self, job: Job) -> dict[str, FittedModel]:
-        bad = UserError(f"The model in '{self.path}' does not fit its config: a tensor is missing or has another shape.")
+        bad = UserError(
+            f"The model in '{self.path}' does not fit its config: a tensor is missing or has another shape."
+        )
         task, facts = job.task, self.facts
         try:
             found = models_of(job, self.items)
