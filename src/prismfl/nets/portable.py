@@ -1,4 +1,4 @@
-"""A module as a file that others load without this package: TorchScript, ONNX, or its tensors alone.
+"""A module as a file that others load without this package: torch's own (torch.export), ONNX, or its tensors alone.
 
 Each file is tried before it is handed over: it must answer as the module does.
 """
@@ -22,18 +22,18 @@ from prismfl.errors import UserError
 from prismfl.rng import Key
 
 CLOSE = 1e-3  # of the largest logit
+_ANY = ({0: torch.export.Dim("n")},)  # any number of records
 
 
-def torchscript(module: nn.Module, shape: tuple[int, ...], *, notes: Mapping[str, str]) -> bytes:
-    """A TorchScript file for any number of records; `notes` lie in it as files, beside the code."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what depends on the shape of a record is meant to be fixed
-        traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
-            module, torch.zeros(2, *shape), check_trace=False
-        )
-        _compare(module, lambda x: traced(x).numpy(), shape, "TorchScript")
-        file = io.BytesIO()
-        torch.jit.save(traced, file, _extra_files=dict(notes))
+def torch_file(module: nn.Module, shape: tuple[int, ...], *, notes: Mapping[str, str]) -> bytes:
+    """A file for `torch.export.load` that takes any number of records; `notes` lie in it as files of their own."""
+    file = io.BytesIO()
+    with torch.no_grad(), _attempt("torch"):
+        program = torch.export.export(module, (torch.zeros(2, *shape),), dynamic_shapes=_ANY)
+        torch.export.save(program, file, extra_files=dict(notes))
+        file.seek(0)
+        loaded = torch.export.load(file).module()
+        _compare(module, lambda x: loaded(x).numpy(), shape, "torch")
     return file.getvalue()
 
 
@@ -41,13 +41,12 @@ def onnx_file(module: nn.Module, shape: tuple[int, ...], *, notes: Mapping[str, 
     """An ONNX file from `inputs` (any number of records) to `logits`; `notes` are its metadata."""
     if util.find_spec("onnx") is None or util.find_spec("onnxscript") is None:
         raise UserError("ONNX files need further packages; install them with: pip install 'prismfl[onnx]'.")
-    with torch.no_grad(), warnings.catch_warnings(), _quiet("torch.onnx", "onnxscript", "onnx_ir"):
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), _attempt("ONNX"):
         program: Any = torch.onnx.export(
             module,
             (torch.zeros(2, *shape),),
             dynamo=True,
-            dynamic_shapes=({0: torch.export.Dim("n")},),
+            dynamic_shapes=_ANY,
             input_names=[inputs],
             output_names=["logits"],
             verbose=False,
@@ -87,13 +86,21 @@ def _compare(module: nn.Module, other: Any, shape: tuple[int, ...], what: str) -
 
 
 @contextmanager
-def _quiet(*names: str) -> Iterator[None]:
-    """Without the warnings of others about packages that are not needed."""
+def _attempt(what: str) -> Iterator[None]:
+    """What torch says of a network that it cannot write becomes one line; its warnings are about itself."""
+    names = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except RuntimeError as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"The model cannot be written as {what} file ({type(error).__name__}: {reason:.200})."
+        ) from None
     finally:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)

@@ -21,11 +21,11 @@ from prismfl.data.folders import folder_names
 from prismfl.errors import UserError
 from prismfl.files.fresh import refuse_existing, write_folder, write_new
 from prismfl.methods.prism.encoder import Layers, Linear
-from prismfl.nets.portable import onnx_file, tensors_of, torchscript
+from prismfl.nets.portable import onnx_file, tensors_of, torch_file
 from prismfl.runs.fitted import FittedModel
 from prismfl.runs.public_facts import PublicFacts
 
-MODELS = {"torch": ".pt", "onnx": ".onnx", "safetensors": ".safetensors"}
+MODELS = {"torch": ".pt2", "onnx": ".onnx", "safetensors": ".safetensors"}
 SETS = {"images": "", "npz": ".npz", "parquet": ".parquet"}
 CARD = "MODEL_CARD.md"
 SET_CARD = "DATA_CARD.md"
@@ -65,7 +65,7 @@ def export_model(model: FittedModel, to: str, out: Path, *, notes: Notes, card: 
     name, places = _places(out, f"model{suffix}", suffix, CARD)
     shape, told = model.shape, {**notes, "classes": json.dumps(model.classes), "shape": json.dumps(model.shape)}
     if to == "torch":
-        raw = torchscript(module, shape, notes={"prismfl.json": json.dumps(told)})
+        raw = torch_file(module, shape, notes={"prismfl.json": json.dumps(told)})
     elif to == "onnx":
         raw = onnx_file(module, shape, notes=told, inputs="images" if len(shape) == 3 else "rows")
     else:
