@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prismfl.nets import portable
 from tests.cli.command import invoke, refused, shown
 
 
@@ -26,6 +26,6 @@ def test_mistakes(finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeyp
     run, out = result["run_dir"], tmp_path / "new"
     refused("export", run, "--to", "images", "-o", out, cwd=cwd, words="holds no synthetic set")
     refused("export", run, "--to", "pickle", "-o", out, cwd=cwd, words="Expected --to torch")
-    monkeypatch.setattr(portable.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     refused("export", run, "--to", "onnx", "-o", out, cwd=cwd, words="prismfl[onnx]")
     assert not out.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import subprocess
@@ -14,7 +15,6 @@ import torch
 from torch import nn
 
 from prismfl.errors import UserError
-from prismfl.nets import portable
 from prismfl.nets.classifier import build
 from prismfl.nets.portable import onnx_file, run_onnx, tensors_of, torch_file
 from prismfl.rng import Key
@@ -77,7 +77,7 @@ def test_a_file_that_answers_otherwise_is_not_handed_over() -> None:
 
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portable.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'prismfl\[onnx\]'"):
         onnx_file(network(), SHAPE, notes={})
 
