@@ -16,8 +16,10 @@ SAYS = {
     "compare_methods": ("prism-head", "∞", "nothing leaves"),
     "own_method": ("planned: 1 x Gaussian", "accuracy"),
     "plan_before_running": ("more noise in each",),
+    "read_a_synthetic_set": ("a batch of (16, 1, 8, 8)", "(8, 8) pixels, label 0", "folders: ['0', '1', '2'"),
     "read_a_release": ("round 1:", "1.weight (10, 64)", "seeded", "'site-2'"),
     "run_a_method": ("simulation: no protection", "kB up"),
+    "use_a_model": ("models: head - recommended: head", "predicted: ['", "classes: ['0' '1'"),
     "synthesizer": ("20 images of shape (1, 8, 8)", "noise from the operating system"),
 }
 LEARNS = {"own_method": 60.0, "run_a_method": 75.0}  # guessing is 10; the noise is seeded

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from prismfl.methods.prism import prism
 from tests.cli.command import QUICK, invoke, run_json
 
 
@@ -107,3 +108,28 @@ def test_training_can_start_from_the_model_of_an_earlier_run(tmp_path: Path) -> 
     wrong = invoke("run", *more, "--set", f"start={first['run_dir']}", "--set", "model=mlp", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "same --model" in wrong.stderr
+
+
+def test_the_number_of_images_is_an_option(tmp_path: Path) -> None:
+    tiny = [part for k, v in prism.METHOD.tiny.items() if k != "images" for part in ("--set", f"{k}={v}")]
+    args = (
+        "-m",
+        "prism",
+        "-d",
+        "digits",
+        "-n",
+        2,
+        "-e",
+        5,
+        "--set",
+        "public_count=40",
+        "--images",
+        7,
+        *tiny,
+        "-o",
+        "run",
+    )
+    run_json(*map(str, args), cwd=tmp_path)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["images"] == 7
+    done = invoke("run", *QUICK, "-m", "fedavg", "--images", "7", cwd=tmp_path)
+    assert "Unknown key 'images' in the settings of fedavg" in done.stderr

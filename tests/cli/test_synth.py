@@ -49,10 +49,12 @@ def test_a_draft_then_a_synthetic_table(place: Path) -> None:
 
 def test_images_with_and_without_a_seed(tmp_path: Path) -> None:
     tiny = [f"{k}={v}" for k, v in {**prism.METHOD.tiny, "public_count": 100}.items()]
-    for name, more in (("a", ["--seed", 0]), ("b", [])):
-        result = called("synth", "digits", "-e", 2, "-o", tmp_path / name, "--format", "json", *more, sets=tiny)
+    for name, more in (("a", ["--seed", 0]), ("b", ["--images", 2])):
+        sets = [one for one in tiny if name == "a" or not one.startswith("images=")]
+        result = called("synth", "digits", "-e", 2, "-o", tmp_path / name, "--format", "json", *more, sets=sets)
         assert result.exit_code == 0, result.output
     kinds = [json.loads((tmp_path / name / "certificate.json").read_text())["noise"] for name in "ab"]
+    assert len(list((tmp_path / "b" / "images").rglob("*.png"))) == 20
     assert kinds == ["seeded: simulation only", "operating system"], "a seed of 0 is a seed"
 
 
@@ -71,6 +73,7 @@ def test_images_through_ones_own_encoder(tmp_path: Path) -> None:
         (("data.csv", "--public", "procedural"), "Expected no --public for a table; it belongs to images."),
         (("data.csv", "--encoder", "scattering"), "Expected no --encoder for a table; it belongs to images."),
         (("digits", "--encoder", "scaterring"), "Unknown encoder 'scaterring'"),
+        (("data.csv", "--images", 3), "Expected no --images for a table; it belongs to images."),
         (("digits", "--schema", "schema.toml"), "Expected no --schema for images; it belongs to tables."),
         (("digits", "--records", 60), "Expected no --records for images; it belongs to tables."),
         (("digits", "--rows", 60), "Expected no --rows for images; it belongs to tables."),

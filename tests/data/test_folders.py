@@ -11,7 +11,16 @@ from PIL import Image
 
 from prismfl.data import folders
 from prismfl.data.faults import Faults
-from prismfl.data.folders import class_folders, image_files, measured, open_picture, read_folders, to_array
+from prismfl.data.folders import (
+    class_folders,
+    folder_names,
+    image_files,
+    measured,
+    open_picture,
+    read_folders,
+    read_picture,
+    to_array,
+)
 from prismfl.data.found import Found
 from prismfl.errors import CellError, UserError
 
@@ -185,3 +194,22 @@ def test_what_a_folder_tells_to_whoever_declares_it(root: Path) -> None:
     with pytest.raises(UserError) as error:
         measured(root, sized=True)
     assert str(error.value) == f"The pictures of {root} are not squares of one size: declare image_size."
+
+
+def test_a_class_is_a_folders_name_and_no_way_out() -> None:
+    assert folder_names(("cat", "T-shirt/top", "ankle boot")) == ("cat", "T-shirt-top", "ankle boot")
+    hostile = folder_names(("..", "../x", "/etc", "C:\\x", "a\nb", "", ".git", "CAT", "cat", "y" * 500))
+    assert len({name.lower() for name in hostile}) == len(hostile)
+    for name in hostile:
+        assert name
+        assert len(name) <= 90
+        assert not name.startswith((".", "/"))
+        assert not set(name) & set("/\\:\n")
+
+
+def test_a_picture_in_the_asked_form(tmp_path: Path) -> None:
+    Image.new("RGB", (10, 20), (255, 255, 255)).save(tmp_path / "a.png")
+    assert read_picture(tmp_path / "a.png", (6, 4), 1).tolist() == np.ones((1, 4, 6)).tolist()
+    (tmp_path / "b.png").write_bytes(b"")
+    with pytest.raises(CellError):
+        read_picture(tmp_path / "b.png", (6, 4), 1)

@@ -212,3 +212,12 @@ def test_public_crops_and_mixtures_are_labelled_by_the_head_and_get_their_share_
     assert float(torch.cdist(mixed, pictures[:shown].flatten(1)).min(1).values.median()) > 0.1
     low, high = pictures[:shown].amin(), pictures[:shown].amax()
     assert bool(((mixed >= low) & (mixed <= high)).all())
+
+
+def test_without_public_images_there_is_the_network_alone(tmp_path: Path) -> None:
+    made = make_world(make_job("prism"), tmp_path)
+    state, _ = made.run()
+    task, settings = made.job.task, made.job.settings
+    assert isinstance(settings, prism.Config)
+    assert set(prism.models(settings, task, state.items)) == {"network", "head", "linear"}
+    assert set(prism.models(settings, replace(task, public=None), state.items)) == {"network"}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from prismfl.errors import UserError
-from prismfl.nets.classifier import build
+from prismfl.nets.classifier import MODELS, build, size_of
 from prismfl.rng import Key
 
 
@@ -29,3 +29,17 @@ def test_a_record_does_not_depend_on_its_batch() -> None:
 def test_images_that_vanish_under_its_pooling_are_refused() -> None:
     with pytest.raises(UserError, match="at least 9 pixels a side, got 8"):
         build("tanh-convnet", (1, 8, 8), 10, key=Key.seed(0))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "convnet:8", "mlp:5"])
+def test_the_size_is_told_without_room_for_it(name: str) -> None:
+    _, params = build(name, (1, 16, 16), 3, key=Key.seed(0))
+    assert size_of(name, (1, 16, 16), 3) == sum(p.numel() for p in params.values())
+
+
+def test_the_size_of_what_nobody_can_hold() -> None:
+    assert size_of("mlp:999999999", (1, 16, 16), 3) > 10**11
+    with pytest.raises(UserError, match="nine digits"):
+        size_of("mlp:" + "9" * 5000, (1, 16, 16), 3)
+    with pytest.raises(UserError, match="Unknown model"):
+        size_of("tree", (1, 16, 16), 3)

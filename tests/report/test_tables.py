@@ -14,6 +14,7 @@ from prismfl.report.tables import (
     is_simulated,
     plan_table,
     result_table,
+    scores_table,
     simple_table,
     size_words,
     total_words,
@@ -147,3 +148,21 @@ def test_a_simple_table_has_its_rows() -> None:
     text = shown(simple_table("Things", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], caption="note"))
     for word in ("Things", "a", "b", "1", "x", "2", "y", "note"):
         assert word in text
+
+
+def test_every_model_has_a_row_and_the_recommended_one_is_first() -> None:
+    scores = {"accuracy": 80.0, "balanced_accuracy": 70.5, "auc": 91.26}
+    models = {"head": {**scores, "auc": None}, "network": scores}
+    text = shown(result_table({**RESULT, "models": models, "recommended": "network"}))
+    assert "80.00 %, balanced 70.50 %, AUC 91.3 %; recommended" in text
+    assert text.index("model network") < text.index("model head")
+    assert text.count("recommended") == 1
+    own = shown(result_table({**RESULT, "models": models, "recommended": "head", "own_data": True}))
+    assert own.count("stays on this site") == 3, "each figure on own records says so"
+
+
+def test_scores_have_dashes_where_there_is_no_record() -> None:
+    scores = {"accuracy": 50.0, "balanced_accuracy": 50.0, "auc": None, "recall": [50.0, None]}
+    text = shown(scores_table(("cat", "dog"), scores, records=2))
+    assert "Scores (2 labelled)" in text
+    assert [line.split("│")[2].strip() for line in text.splitlines() if "recall" in line] == ["50.00 %", "-"]

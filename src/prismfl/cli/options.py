@@ -57,3 +57,7 @@ Tuning = Annotated[
         help="auto: settings that are not given are rehearsed on public data; fixed: plain defaults (default: auto)."
     ),
 ]
+Images = Annotated[
+    int | None,
+    typer.Option(min=1, help="Synthetic images of each class, where the method makes some (default: the method's)."),
+]

@@ -15,6 +15,7 @@ from prismfl.cli.options import (
     Encoder,
     Epsilon,
     Format,
+    Images,
     Method,
     Model,
     Sets,
@@ -34,6 +35,7 @@ def run(
     split: Split = None,
     model: Model = None,
     public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    images: Images = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Of every public choice; on your own data also of the noise, a simulation (default: 0)."),
@@ -52,11 +54,12 @@ def run(
     fmt: Format = "table",
 ) -> None:
     """Run a method on a data set and keep everything in a run directory."""
-    given = {key: value for key, value in locals().items() if key not in ("config", "sets", "fmt")}
+    given = {key: value for key, value in locals().items() if key not in ("config", "sets", "fmt", "images")}
     from prismfl.report.tables import result_table
     from prismfl.runs import choosing, simulate
 
-    asked, chosen = choosing.ask(config, sets or [], given)
+    wanted = [] if images is None else [f"settings.images={images}"]
+    asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
         result = simulate.run(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Encoder
+from prismfl.cli.options import Encoder, Images
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
 
@@ -24,6 +24,7 @@ def synth(
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
     public: Annotated[str | None, typer.Option(help="Public images for image data.")] = None,
     encoder: Encoder = None,
+    images: Images = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable simulation; without it, noise comes from the operating system.")
     ] = None,
@@ -39,7 +40,7 @@ def synth(
     if is_table(data):
         from prismfl.synth.tables import synth_table
 
-        refuse({"--public": public, "--encoder": encoder}, "a table", "images")
+        refuse({"--public": public, "--encoder": encoder, "--images": images}, "a table", "images")
         found = synth_table(
             data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
         )
@@ -49,7 +50,8 @@ def synth(
 
         refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
         options["encoder"] = choosing.looked_through("prism", encoder)
-        found = synth_images(data, public=public, out=out, sets=sets or [], **options)
+        wanted = [] if images is None else [f"images={images}"]
+        found = synth_images(data, public=public, out=out, sets=[*wanted, *(sets or [])], **options)
     plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
     plain["your data so far"] = total_words(found["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]

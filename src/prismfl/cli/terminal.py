@@ -33,6 +33,13 @@ def out(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def show(table: Any, *, stderr: bool = False) -> None:
+    """A table for people: on stdout, or beside a result that goes there."""
+    from rich.console import Console
+
+    Console(stderr=stderr).print(table)
+
+
 def emit(value: Any, fmt: str, table: Any) -> None:
     """`value` as JSON on stdout, or `table()` for people."""
     if fmt == "json":

@@ -45,7 +45,7 @@ def read_arrays(
             raise UserError(f"Expected as many {y_name} as {x_name} in {path}, got {got}.")
     noted = [faults, Faults(lenient=faults.lenient)]  # of the training and the test part
     read = [
-        (_features(arrays[x], bounds, f"{x} of {path}", f), _labels(arrays[y], names, f"{y} of {path}", f))
+        (features(arrays[x], bounds, f"{x} of {path}", f), labels(arrays[y], names, f"{y} of {path}", f))
         for (x, y), f in zip(parts, noted)
     ]
     ids = {key: id_column(arrays[key], key, faults) for key in (unit, natural) if key is not None}
@@ -119,7 +119,8 @@ def _numbers(x: Array, faults: Faults) -> Array:
     return found.reshape(x.shape)
 
 
-def _features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Floats:
+def features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Floats:
+    """Images in [0, 1], or rows in [-1, 1] by their declared bounds; a record with a value that is none is a fault."""
     x = _numbers(x, faults)
     if faults.lenient and not x.size:
         return np.zeros((len(x), *(x.shape[1:] or (0,))), dtype=np.float32)
@@ -161,7 +162,8 @@ def _layout(x: Array, where: str) -> Array:
     )
 
 
-def _labels(y: Array, names: tuple[str, ...], where: str, faults: Faults) -> npt.NDArray[np.int64]:
+def labels(y: Array, names: tuple[str, ...], where: str, faults: Faults) -> npt.NDArray[np.int64]:
+    """Class numbers in the declared order; a label that is no declared class is a fault."""
     flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
     if flat.ndim != 1:
         raise UserError(f"Expected one label a record in {where}, got shape {y.shape}.")
@@ -174,9 +176,9 @@ def _labels(y: Array, names: tuple[str, ...], where: str, faults: Faults) -> npt
             error = CellError(f"Label {flat[row]} {rest}", without_values=f"The label {rest}")
             faults.note(row, "its label is not a declared class", error)
         return np.where(outside, 0, flat).astype(np.int64)
-    labels = [_named(value, names) for value in flat.tolist()] if faults.lenient and counted else flat
+    given = [_named(value, names) for value in flat.tolist()] if faults.lenient and counted else flat
     try:
-        return class_codes(labels, names, faults)
+        return class_codes(given, names, faults)
     except UserError as error:
         raise error.within(where) from None
 

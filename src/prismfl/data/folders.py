@@ -107,6 +107,25 @@ def _read(
     return pixels, np.array(labels, dtype=np.int64), prints
 
 
+def read_picture(path: Path, side: int | tuple[int, int], depth: int) -> Pixels:
+    """A picture of (width, height) or a square of a `side`, CHW in [0, 1]; one that cannot be read is a CellError."""
+    return _decoded(path, side, depth)[0]
+
+
+def folder_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """A folder's name for each class: the class itself where that can be a name, distinct, and never a way out.
+
+    Names come from whoever declared them: a slash, a colon, a leading dot or two dots must not lead elsewhere.
+    """
+    found: list[str] = []
+    for number, name in enumerate(classes):
+        plain = "".join("-" if c in '/\\:*?"<>|' or not c.isprintable() else c for c in name).strip(". ")
+        plain = plain.encode("utf-8", "ignore").decode()[:80] or f"class-{number}"
+        taken = {other.lower() for other in found}
+        found.append(f"{plain}-{number}" if plain.lower() in taken else plain)
+    return tuple(found)
+
+
 def _decoded(path: Path, side: int | tuple[int, int], depth: int) -> tuple[Pixels, bytes]:
     picture = open_picture(path)
     with _readable(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,10 +93,10 @@ def is_sum(name: str) -> bool:
 
 
 def _sum(names: list[str], *, shape: tuple[int, int, int], count: int, key_seed: int, data_dir: Any) -> Public:
-    """Equal parts of each source, mixed, so that the first so many are a mixture as well."""
+    """As equal parts of each source as they have images for, mixed: the first so many are a mixture as well."""
     import torch
 
-    counts = [count // len(names) + (i < count % len(names)) for i in range(len(names))]
+    counts = _parts([_room(name, shape) for name in names], count, "+".join(names))
     found = [
         load_public(name, shape=shape, count=part, key_seed=key_seed, data_dir=data_dir)
         for name, part in zip(names, counts)
@@ -105,6 +106,31 @@ def _sum(names: list[str], *, shape: tuple[int, int, int], count: int, key_seed:
     rng = np.random.default_rng(np.random.SeedSequence([key_seed, _CHOICE_STREAM]))
     order = torch.from_numpy(rng.permutation(len(images)))
     return Public(images[order], tuple(line for part in found for line in part.notices))
+
+
+_SIZES = {"kannada": 10_000, "omniglot": 4840, _OLD_SUM: 14_840, "tiny-imagenet": 5000}
+
+
+def _room(name: str, shape: tuple[int, int, int]) -> float:
+    """How many images of this shape a named source has: drawn ones, and crops of larger ones, are without end."""
+    if name in DRAWN:
+        return math.inf
+    size, side = (_SIZES[name], 64 if name == "tiny-imagenet" else 28) if name in _SIZES else (0, 0)
+    if name in DATASETS:
+        size, side = DATASETS[name].train_size, min(DATASETS[name].shape[1:])
+    return math.inf if side > max(shape[1:]) else size
+
+
+def _parts(rooms: list[float], count: int, name: str) -> list[int]:
+    """`count` in parts as equal as the rooms allow; the first ones take what is left over."""
+    found = [0] * len(rooms)
+    while (left := count - sum(found)) > 0:
+        free = [i for i, room in enumerate(rooms) if found[i] < room]
+        if not free:
+            raise UserError(f"Expected {count} public images, but '{name}' has only {sum(found)}; ask for fewer.")
+        for k, i in enumerate(free):
+            found[i] += int(min(rooms[i] - found[i], left // len(free) + (k < left % len(free))))
+    return found
 
 
 def _drawn(name: str, shape: tuple[int, int, int], count: int, seed: int) -> Public:

@@ -147,17 +147,32 @@ def cross_entropy_of_one(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return -(F.log_softmax(output[0], dim=0) * chosen).sum()
 
 
-def build(
-    name: str, shape: tuple[int, ...], classes: int, *, key: Key, device: str = "cpu"
-) -> tuple[Classifier, Params]:
-    """The classifier `name` ("convnet", or "convnet:64" for another width) with fresh parameters drawn from `key`."""
+def size_of(name: str, shape: tuple[int, ...], classes: int) -> int:
+    """How many parameters the classifier `name` has. No room is made for them, so that any name may be asked about."""
     base, _, width = name.partition(":")
+    _check_name(base, width, shape)
+    if len(width) > 9:
+        raise UserError(f"Expected a model width of at most nine digits, got {len(width)} digits.")
+    with torch.device("meta"):
+        module = MODELS[base](shape, classes, int(width)) if width else MODELS[base](shape, classes)
+    return sum(p.numel() for p in module.parameters())
+
+
+def _check_name(base: str, width: str, shape: tuple[int, ...]) -> None:
     if base not in MODELS:
         raise UserError(f"Unknown model '{base}'; choose one of {', '.join(MODELS)}.")
     if base in IMAGE_MODELS and len(shape) != 3:
         raise UserError(f"Model '{base}' needs images, but the data are tables; use mlp or logreg.")
     if width and not width.isdigit():
         raise UserError(f"Expected a model width as a whole number, as in '{base}:32', got '{width}'.")
+
+
+def build(
+    name: str, shape: tuple[int, ...], classes: int, *, key: Key, device: str = "cpu"
+) -> tuple[Classifier, Params]:
+    """The classifier `name` ("convnet", or "convnet:64" for another width) with fresh parameters drawn from `key`."""
+    base, _, width = name.partition(":")
+    _check_name(base, width, shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key.integer())
         module = MODELS[base](shape, classes, int(width)) if width else MODELS[base](shape, classes)

@@ -82,6 +82,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
         "method": result["method"],
         "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
         "accuracy": accuracy,
+        **_models(result),
         "epsilon": epsilon_words(result),
         "guarantee": f"{guarantee}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
         "sent up / down": f"{size_words(result['bytes_up'])} / {size_words(result['bytes_down'])}",
@@ -93,6 +94,35 @@ def result_table(result: Mapping[str, Any]) -> Table:
     if result.get("ledger"):
         rows |= {"your data so far": total_words(result.get("spent_so_far") or {}), "ledger": result["ledger"]}
     return _two_columns("Run", rows)
+
+
+def _models(result: Mapping[str, Any]) -> dict[str, str]:
+    """A row for each model that the run holds, the recommended one first."""
+    models, best = result.get("models") or {}, result.get("recommended")
+    stays = f" ({STAYS})" if result.get("own_data") else ""
+    return {
+        f"model {name}": model_words(models[name]) + stays + ("; recommended" if name == best else "")
+        for name in sorted(models, key=lambda name: (name != best, name))
+    }
+
+
+def model_words(scores: Mapping[str, Any]) -> str:
+    """How well a model does, in a line."""
+    area = "" if scores.get("auc") is None else f", AUC {scores['auc']:.1f} %"
+    return f"{scores['accuracy']:.2f} %, balanced {scores['balanced_accuracy']:.2f} %{area}"
+
+
+def scores_table(classes: Sequence[str], scores: Mapping[str, Any], *, records: int) -> Table:
+    """How often a model is right: over all records, over classes, and class by class."""
+    area = "-" if scores["auc"] is None else f"{scores['auc']:.2f} %"
+    rows = {
+        "accuracy": f"{scores['accuracy']:.2f} %",
+        "balanced accuracy": f"{scores['balanced_accuracy']:.2f} %",
+        "AUC": area,
+    }
+    for name, recall in zip(classes, scores["recall"]):
+        rows[f"recall of {name}"] = "-" if recall is None else f"{recall:.2f} %"
+    return _two_columns(f"Scores ({records} labelled)", rows)
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

@@ -6,6 +6,7 @@ It may come from anybody: no code that it names is imported, and what it does no
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from prismfl.errors import UserError
 from prismfl.files import inside as run_files
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, Message, RunDirectory, digest
+from prismfl.runs.fitted import FittedModel, Shelf, open_shelf
 from prismfl.runs.planning import find_method
 from prismfl.runs.result import Result
 
@@ -74,6 +76,24 @@ class Run:
         state = self.state
         made = None if state is None else state.items.get("synthetic")
         return made if isinstance(made, SyntheticSet) else None
+
+    @property
+    def model(self) -> FittedModel:
+        """The recommended model, to be used: `model.predict(X)`, `model.predict_proba(X)`, `model.classes_`."""
+        return self._shelf.take()
+
+    @property
+    def models(self) -> dict[str, FittedModel]:
+        """Every model of the finished run, by name."""
+        return self._shelf.every()
+
+    def model_named(self, name: str) -> FittedModel:
+        """One of its models: PRISM has a network, a head and a linear one."""
+        return self._shelf.take(name)
+
+    @cached_property
+    def _shelf(self) -> Shelf:
+        return open_shelf(self.directory, *read_config(self.directory))
 
     def release(self, site: str, round: int) -> Release:
         """What a site sent in a round (the first is 0): its items, their cost, and where the noise came from."""

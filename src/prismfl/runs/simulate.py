@@ -44,6 +44,7 @@ from prismfl.runs.planning import (
     tuned,
     warnings_of,
 )
+from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.records import (
     Rows,
     parts_digest,
@@ -99,6 +100,7 @@ def run(
     path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
+    keep_facts(directory, job.task, dataset.schema)
     if why:
         directory.write_json("choices.json", {"settings": config.settings, "why": why})
     if is_own(config):

@@ -14,6 +14,7 @@ from prismfl.core.once import Holder
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset
+from prismfl.data.folders import folder_names
 from prismfl.data.pictures import grid, save_grid, save_sheet
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder
@@ -58,11 +59,11 @@ def synth_images(data: str, *, out: Path, sets: Sequence[str] = (), **options: A
 def _write(out: Path, synthesizer: Synthesizer, dataset: Dataset, *, onsite: bool) -> dict[str, Any]:
     classes, each = dataset.spec.classes, synthesizer.settings.images
     x, y = (torch.from_numpy(part) for part in synthesizer.sample(each * len(classes)))
-    by_class = torch.argsort(y, stable=True)
+    by_class, folders = torch.argsort(y, stable=True), folder_names(classes)
     made = SyntheticSet.of(x[by_class], y[by_class])
     out.mkdir(parents=True, exist_ok=True)
     for i, (image, label) in enumerate(zip(made.x, made.hard_y.tolist())):
-        save_sheet(image, out / "images" / classes[label].replace("/", "-") / f"{i:05d}.png", scale=1)
+        save_sheet(image, out / "images" / folders[label] / f"{i:05d}.png", scale=1)
     np.savez_compressed(out / "gen.npz", x=made.tensors["x"].numpy(), y=made.hard_y.numpy())
     save_grid(made.x, made.hard_y, out / "sample.png", classes=classes)
     certificate = {**synthesizer.certificate(), "images": len(made.x), "images_digest": made.digest}

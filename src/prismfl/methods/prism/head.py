@@ -197,7 +197,9 @@ def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch
 
 
 def models(cfg: HeadConfig, task: Task, items: Items) -> dict[str, torch.nn.Module]:
-    """The head alone."""
+    """The head alone; nothing without the public images."""
+    if task.public is None:
+        return {}
     return {"head": linear(encoder(cfg, task), items["model"].tensors, task.device)}
 
 

@@ -210,14 +210,16 @@ def embed(cfg: Config, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Te
 
 def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
     """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings: those of
-    them that the items hold."""
-    enc = encoder(cfg, task)
-    heads = {name: linear(enc, items[name].tensors, task.device) for name in ("head", "linear") if name in items}
-    if "model" not in items:
-        return dict(heads)
-    classifier, _ = network(task, key=Key.seed(0))
-    classifier.module.load_state_dict(items["model"].to(task.device))
-    return {"network": classifier.module.eval(), **heads}
+    them that the items hold and, without the public images, that do not look through them."""
+    found: dict[str, torch.nn.Module] = {}
+    if "model" in items:
+        classifier, _ = network(task, key=Key.seed(0))
+        classifier.module.load_state_dict(items["model"].to(task.device))
+        found["network"] = classifier.module.eval()
+    if task.public is not None:
+        enc = encoder(cfg, task)
+        found |= {name: linear(enc, items[name].tensors, task.device) for name in ("head", "linear") if name in items}
+    return found
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
