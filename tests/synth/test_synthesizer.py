@@ -72,7 +72,7 @@ def test_images_through_a_public_encoder_are_certified_with_it() -> None:
 def test_an_encoder_that_cannot_be_is_refused_before_a_charge(tmp_path: Path) -> None:
     for encoder, told in (("pkg.mod:build", "only run, plan, resume"), (Wrapped(Bad("nan"), "x"), "NaN or infinite")):
         with pytest.raises(UserError, match=told):
-            Synthesizer(1.0, ledger=tmp_path / "l", encoder=encoder, **QUICK).fit(*digits())  # type: ignore[arg-type]
+            Synthesizer(1.0, ledger=tmp_path / "l", encoder=encoder, **QUICK).fit(*digits())
     with pytest.raises(UserError, match="public encoder"):
         Synthesizer(1.0, records=400, encoder="scattering", **FAST).fit(*rows())
     assert not (tmp_path / "l").exists()
