@@ -28,22 +28,33 @@ PRESETS = HERE.parents[1] / "presets" / "prism-auto"
 OUT = HERE / "results_auto.json"
 
 
+BLOCK = 10_000
+
+
 class Kept:
-    """What a public look gave for each image that it has seen; one look at a time."""
+    """What a public look gave for each image that it has seen, in large blocks; one look at a time."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, torch.Tensor] = {}
+        self.place: dict[bytes, int] = {}
+        self.blocks: list[torch.Tensor] = []
         self.look = ""
 
     def __call__(self, look: torch.nn.Module, digest: str, x: torch.Tensor) -> torch.Tensor:
         if digest != self.look:
-            self.known, self.look = {}, digest
+            self.place, self.blocks, self.look = {}, [], digest
         names = [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in x]
-        new = [i for i, name in enumerate(names) if name not in self.known]
+        new = list({name: i for i, name in enumerate(names) if name not in self.place}.values())
         for part in torch.split(torch.tensor(new, dtype=torch.int64), 64) if new else ():
             for i, row in zip(part.tolist(), look(x[part])):
-                self.known[names[i]] = row.clone()
-        return torch.stack([self.known[name] for name in names])
+                self._keep(names[i], row)
+        return torch.stack([self.blocks[k // BLOCK][k % BLOCK] for k in (self.place[name] for name in names)])
+
+    def _keep(self, name: bytes, row: torch.Tensor) -> None:
+        k = len(self.place)
+        if k % BLOCK == 0:
+            self.blocks.append(torch.empty(BLOCK, len(row)))
+        self.blocks[-1][k % BLOCK] = row
+        self.place[name] = k
 
 
 def keep_features() -> None:

@@ -14,7 +14,7 @@ from prismfl.core import rounds
 from prismfl.methods import METHODS
 from prismfl.methods.averaging import dp_fedavg_client
 from prismfl.privacy import mechanisms
-from prismfl.runs import planning
+from prismfl.runs import description, planning
 from prismfl.site import egress, policy
 from prismfl.site.office import Office
 from tests.hostile import test_foreign_methods as foreign
@@ -72,6 +72,22 @@ BUGS = [
         "if name is not None and name not in public_names() and name not in config.public:",
         "if False:",
         no_folder,
+    ),
+    Bug(
+        "any name of an encoder is looked for",
+        policy,
+        "_check_encoder",
+        "if part.digest is not None or name not in known or not OWN_NAME.fullmatch(name):",
+        "if False:",
+        at(server.test_no_encoder_but_those_on_the_sites_list, "{place}", patched=True),
+    ),
+    Bug(
+        "an encoder of another digest is taken",
+        description,
+        "job_of",
+        'if encoder is None or encoder.digest != description["encoder"]:',
+        "if False:",
+        at(server.test_a_named_encoder_must_be_the_one_that_the_run_means),
     ),
     Bug(
         "the server's class list counts",

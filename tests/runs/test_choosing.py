@@ -101,6 +101,7 @@ def test_an_encoder_is_a_name_a_place_or_a_file(tmp_path: Path) -> None:
         (f"{ENCODERS}:nothing", "has no 'nothing'"),
         (f"{ENCODERS}:NUMBER", "not a function that makes an encoder"),
         (f"{ENCODERS}:build_text", "gave a str, not a torch.nn.Module"),
+        ("os:system", "'os:system()' failed"),
         (f"{ENCODERS}:build={'0' * 64}", "not 0000000000000000... as was said"),
         ("../x:build", "Expected an encoder's name or pkg.mod:build"),
         ("none.pt", "There is no encoder's file 'none.pt'"),

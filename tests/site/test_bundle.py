@@ -50,6 +50,21 @@ def test_peers_come_to_the_state_of_the_local_engine(tmp_path: Path) -> None:
         peers[0].export(tmp_path / "shared")
 
 
+def test_peers_look_through_the_same_encoder(tmp_path: Path) -> None:
+    make_peers(tmp_path / "sites", methods=["prism-head", "dp-fedavg"], releases=["statistics", "weights"])
+    asked = run_config(method="prism-head", public_count=40, encoder="scattering")
+    asked = asked.model_copy(update={"settings": {**METHODS["prism-head"].tiny, "sigma": 2.0, "layers": ["order0"]}})
+    peers = [Peer.open(tmp_path / "sites" / name, asked) for name in NAMES]
+    for peer in peers:
+        peer.export(tmp_path / "shared")
+    done = [peer.absorb(tmp_path / "shared") for peer in peers]
+    assert len({d.digest for d in done}) == 1
+    assert done[0].finished
+    encoder = peers[0].job.task.encoder
+    assert encoder is not None
+    assert encoder.digest == peers[0].description["encoder"]
+
+
 def test_an_export_again_is_the_same_bytes_and_free(tmp_path: Path) -> None:
     peer, *_ = make_peers(tmp_path / "sites", noise="operating-system")
     first = peer.export(tmp_path / "shared").read_bytes()

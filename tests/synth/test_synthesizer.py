@@ -72,7 +72,6 @@ def test_images_through_a_public_encoder_are_certified_with_it() -> None:
     assert found["public_encoder"] == "scattering, not pretrained"
     assert found["public_encoder_digest"] == named("scattering").digest
     assert found["settings"]["layers"] == ["order0", "order1", "order2"]
-    assert made.sample(10)[0].shape == (10, 1, 8, 8)
     own = Synthesizer(1.0, seed=0, encoder=Wrapped(Maps(), "theirs"), **QUICK).fit(*digits()).certificate()
     assert own["public_encoder"] == "theirs, trained on a leaflet"
     assert own["release_digest"] != found["release_digest"]

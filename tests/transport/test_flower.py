@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import threading
@@ -22,6 +23,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from prismfl.core.payloads import Weights, encode
 from prismfl.core.release import Release
 from prismfl.errors import UserError
+from prismfl.methods import METHODS
 from prismfl.runs.description import job_of
 from prismfl.runs.directory import RunDirectory
 from prismfl.server import serving
@@ -32,6 +34,7 @@ from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
 from prismfl.transport.flower import guard as flower_guard
 from prismfl.transport.post import Answer, Request, RoundRules
+from tests.nets.encoders.graphs import maps
 from tests.site.folders import NAMES, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
@@ -70,6 +73,28 @@ def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
     assert directory.read_json("result.json")["digest"] == result.state_digest(outcome.state)
     crossed = {(m.round, m.site, m.direction, m.digest) for m in directory.messages() if m.direction == "up"}
     assert crossed == {(m.round, m.site, m.direction, m.digest) for m in there.messages() if m.direction == "up"}
+    assert faults(directory) == []
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_federation_looks_through_a_public_encoder(tmp_path: Path, own: bool) -> None:
+    """Each side takes its own copy; the result says which one it was, and what it was trained on."""
+    words, listed, layer = "scattering", ["scattering"], "order0"
+    if own:
+        pytest.importorskip("onnxruntime")
+        place = maps(tmp_path / "net.onnx", metadata={"trained_on": "leaflets"})
+        digest = hashlib.sha256(place.read_bytes()).hexdigest()
+        words, listed, layer = f"scan-net={place}", [f"scan-net={place}={digest}"], "rows"
+    allowed = {"methods": ["prism-head"], "releases": ["statistics"], "encoders": listed}
+    offices = [make_site(tmp_path / "sites", name, **allowed) for name in NAMES]
+    asked = run_config(method="prism-head", public_count=60, encoder=words)
+    asked = asked.model_copy(update={"settings": {**METHODS["prism-head"].tiny, "sigma": 2.0, "layers": [layer]}})
+    directory = make_run(tmp_path / "run", replace(RULES, deadline=60.0, join=60.0), asked)
+    serve(directory, grid_of(offices))
+    found = directory.read_json("result.json")
+    expected = ("scan-net", "leaflets") if own else ("scattering", None)
+    assert (found["encoder"], found["pretrained_on"]) == expected
+    assert found["status"] == "finished"
     assert faults(directory) == []
 
 

@@ -77,7 +77,11 @@ def _encoder(part: Part) -> Encoder:
     build = _found(part.body, "encoder", "build", "a function that makes it")
     if not callable(build):
         raise UserError(f"'{part.body}' is a {type(build).__name__}, not a function that makes an encoder.")
-    made = build()
+    try:
+        made = build()
+    except (TypeError, ValueError, RuntimeError, OSError, ImportError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"'{part.body}()' failed: {lines[0].rstrip('.'):.200}.") from error
     if isinstance(made, Encoder):
         made.name = str(getattr(made, "name", part.body))
         return made

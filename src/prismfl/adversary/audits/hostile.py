@@ -297,6 +297,8 @@ def _lies(told: JsonDict, canary: Path) -> dict[str, JsonDict]:
     }
     for place in (str(canary), f"x={canary}", "../canary", "/", "~", "", "."):
         found[f"public images from '{place[:8]}'"] = forged(told, public=place)
+    for words in (str(canary), f"{canary}/net.onnx", "os:system", "no-such-encoder", "scattering", ["scattering"]):
+        found[f"the encoder {str(words)[:16]!r}"] = sealed(forged(told, encoder=words), encoder="0" * 64)
     for key in ("device", "data", "data_dir", "schema_file", "label", "classes", "ledger", "start", "out", "threads"):
         found[f"the config key {key}"] = forged(told, **{key: str(canary)})
     for run in ("..", ".", "../../x", "a/b", "", "x" * 81, "a\nb"):

@@ -52,7 +52,7 @@ class SameConv(nn.Module):
         return F.conv2d(x, self.weight, self.bias, self.stride, (missing[1] // 2, missing[0] // 2), groups=self.groups)
 
 
-class Inverted(nn.Module):
+class InvertedResidual(nn.Module):
     """An inverted residual: widen, look around channel by channel, narrow."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
@@ -87,7 +87,7 @@ class EfficientNetLite0(Encoder):
         blocks, channels = [], STEM
         for kernel, stride, expansion, outputs, repeats in STAGES:
             for i in range(repeats):
-                blocks.append(Inverted(channels, outputs, kernel, stride if i == 0 else 1, expansion))
+                blocks.append(InvertedResidual(channels, outputs, kernel, stride if i == 0 else 1, expansion))
                 channels = outputs
         self.blocks = nn.ModuleList(blocks)
         self.head = SameConv(channels, HEAD, 1)
@@ -142,7 +142,7 @@ def _fold(net: EfficientNetLite0, weights: Mapping[str, torch.Tensor]) -> None:
 
     put(net.stem, "_conv_stem", "_bn0")
     for i, block in enumerate(net.blocks):
-        assert isinstance(block, Inverted)
+        assert isinstance(block, InvertedResidual)
         place = f"_blocks.{i}."
         if block.expand is not None:
             put(block.expand, f"{place}_expand_conv", f"{place}_bn0")
