@@ -14,7 +14,7 @@ from typing import Any
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
 from prismfl.report import sections, words
-from prismfl.report.charts import Axis, around, dots, simple_rows
+from prismfl.report.charts import Axis, around, colour_of, dots, simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts
 from prismfl.report.tables import size_words
 
@@ -164,4 +164,5 @@ def plane(runs: Sequence[Facts], ident: str = "plane") -> str:
         rows.append((sections.run_name(f), high if epsilon is None else max(epsilon, low), f["utility"]["accuracy"]))
     span = around([row[2] for row in rows], floor=0, ceiling=100)
     axis = Axis("epsilon (right edge: no guarantee)", low, high, log=True)
-    return dots(ident, "Privacy and utility", rows, x=axis, y=Axis("accuracy %", *span))
+    colours = [colour_of(str(f["setting"]["method"])) for f in known]
+    return dots(ident, "Privacy and utility", rows, x=axis, y=Axis("accuracy %", *span), colours=colours)
