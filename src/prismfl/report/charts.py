@@ -203,10 +203,10 @@ def dots(
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
     body = [_frame(x, y, sx, sy, fmt)]
     for k, (name, a, b) in enumerate(rows):
-        px, py = sx(a), sy(b)
+        px, py, colour = sx(a), sy(b), (colours[k] if colours else k) % len(PALETTE)
         anchor, dx = ("end", -7) if px > WIDTH * 0.6 else ("start", 7)
         body.append(
-            f'<circle class="dot c{(colours or range(len(rows)))[k] % len(PALETTE)}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
+            f'<circle class="dot c{colour}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
             f"<title>{escape(name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
             f'<text class="name" text-anchor="{anchor}" x="{px + dx:.1f}" y="{py + 4:.1f}">{escape(name)}</text>'
         )

@@ -29,14 +29,18 @@ BANNERS = {
 
 def write(runs: Sequence[Edition], path: Path) -> tuple[Path, Path]:
     """The page at `path` and its twin beside it, with the suffix .json. An on-site page says so in its name."""
-    edition = edition_of(runs)
+    raw = twin_bytes(runs)
+    return write_pair(path, render(runs, digest=hashlib.sha256(raw).hexdigest()), raw, edition=edition_of(runs))
+
+
+def write_pair(path: Path, html: str, raw: bytes, *, edition: str) -> tuple[Path, Path]:
+    """A page and the bytes of its twin, under a name that says whether they may leave the site."""
     if (ON_SITE in path.name) != (edition == ON_SITE):
         told = "keeps 'on-site' in its file name" if edition == ON_SITE else "has no 'on-site' in its file name"
         raise UserError(f"The {edition} edition {told}, got '{path.name}'; choose another with --out.")
     twin = path.with_suffix(".json")
-    raw = twin_bytes(runs)
     write_atomically(twin, raw)
-    write_atomically(path, render(runs, digest=hashlib.sha256(raw).hexdigest()).encode())
+    write_atomically(path, html.encode())
     return path, twin
 
 
@@ -68,14 +72,19 @@ def render(runs: Sequence[Edition], *, digest: str) -> str:
         _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
         for i, f in enumerate(runs)
     ]
+    return framed(title, "".join(parts), edition=edition, facts=first)
+
+
+def framed(title: str, body: str, *, edition: str, facts: Facts) -> str:
+    """A whole page around its body: style, banner, and when it was written by which version."""
     style, line = BANNERS[edition]
     return Template(template("page.html")).substitute(
         title=escape(f"{title} ({edition} edition)"),
         css=template("page.css"),
         banner=f'<p class="{style}" role="note">{line}</p>',
-        body="".join(parts),
-        written=escape(str(first["written"])),
-        version=escape(str(first["prismfl"])),
+        body=body,
+        written=escape(str(facts["written"])),
+        version=escape(str(facts["prismfl"])),
     )
 
 
