@@ -107,10 +107,8 @@ def lines(
     """Lines over a common pair of axes, each with a marker a point (where there are few) and its name in a legend."""
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
     body, series = [_frame(x, y, sx, sy, fmt)], _told_apart(series)
-    for k, s in enumerate(series):
-        # Lines with intervals stand a little apart, so that whiskers at the same x can be told apart.
-        apart = 0.0 if not s.spread or s.level else 3.5 * (k - (len(series) - 1) / 2)
-        places = [(sx(a) + apart, sy(b)) for a, b in s.points]
+    for s, apart in zip(series, beside(series)):
+        places = [(sx(a) + 4 * apart, sy(b)) for a, b in s.points]
         path = " ".join(f"{'M' if i == 0 else 'L'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(places))
         body.append(_spread(s, places, sy))
         body.append(f'<path class="{_style(s)}" d="{path}"/>')
@@ -121,6 +119,12 @@ def lines(
                 for (px, py), (a, b) in zip(places, s.points)
             ]
     return figure(ident, title, _svg(ident, title, body), legend=_legend(series), table=_line_table(series, x, y, fmt))
+
+
+def beside(series: Sequence[Series]) -> list[float]:
+    """How far each line stands aside: those with intervals a little, so that whiskers at one x can be told apart."""
+    told = [s for s in series if s.spread and not s.level]
+    return [told.index(s) - (len(told) - 1) / 2 if s in told else 0.0 for s in series]
 
 
 def _told_apart(series: Sequence[Series]) -> list[Series]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
+from rich.text import Text
 
 from prismfl.report.charts import simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, STAYS, is_own, share_sweep
@@ -51,13 +52,16 @@ def sweep_facts(folder: Path, *, on_site: bool = False) -> dict[str, Any]:
 def sweep_table(facts: Facts) -> Table:
     """The rows of a sweep as a table for the terminal."""
     title = _where(facts) + (f" ({STAYS})" if facts["own_data"] and facts["edition"] == ON_SITE else "")
-    table = Table(title=title, title_justify="left", caption="\n".join(_notes(facts)), caption_justify="left")
-    head, rows = _figures(facts)
-    for name in head:
-        keep = name in ("method", "epsilon", "accuracy %")
-        table.add_column(name, justify="left" if name in COLUMNS[:3] else "right", no_wrap=keep, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+    notes = "\n".join(_notes(facts))
+    table = Table(title=title, title_justify="left", caption=notes, caption_justify="left", pad_edge=False)
+    at, widest = COLUMNS.index("encoder"), max(len(str(row["method"])) for row in facts["rows"])
+    for name in (*COLUMNS[:at], *COLUMNS[at + 1 :]):
+        side: Literal["left", "right"] = "left" if name in COLUMNS[:3] else "right"
+        least, keep = min(widest, 20) if name == "method" else None, name in ("epsilon", "accuracy %")
+        table.add_column(name, justify=side, no_wrap=keep, min_width=least, overflow="fold")
+    for row, cells in zip(facts["rows"], _cells(facts)):
+        below = f"\n+ {encoder_name(row)}" if encoder_name(row) else ""  # a column of its own makes the table too wide
+        table.add_row(*(Text(cell) for cell in (cells[0] + below, *cells[1:at], *cells[at + 1 :])))
     return table
 
 
@@ -104,19 +108,36 @@ def _drawn(facts: Facts) -> str:
     drawn = chart(facts["rows"])
     if not drawn:
         return "<p>No run of this sweep has an accuracy yet.</p>"
-    return f'<div class="pair">{drawn}<div>{"".join(f"<p>{line}</p>" for line in _reading(facts))}</div></div>'
+    words = "".join(f"<p>{line}</p>" for line in _reading(facts["rows"]))
+    best = "".join(f"<li>{_unbroken(escape(line))}</li>" for line in best_lines(facts["rows"]))
+    return f'<div class="pair">{drawn}<div>{words}{f"<ul class=limits>{best}</ul>" if best else ""}</div></div>'
 
 
-def _reading(facts: Facts) -> list[str]:
-    """How to read the chart, and what it says at each epsilon."""
+def _reading(rows: Sequence[Facts]) -> list[str]:
+    """How to read the chart: of the lines that are in it."""
     lines = [
         "<b>How to read it.</b> To the left the promise is stronger: a smaller epsilon. Higher is more accurate on "
-        "held-out records. A method that is higher at the same epsilon gives more for the same promise.",
-        "Level lines have no epsilon to choose: without a guarantee they show what privacy costs, and where nothing "
-        "leaves what a site reaches alone. Dashed lines look through a public encoder that was trained elsewhere.",
-        "Bars and bands are 95 % intervals of the mean over seeds. Where they overlap, the order may be chance.",
+        "held-out records. A method that is higher at the same epsilon gives more for the same promise."
     ]
-    return lines + [escape(line) for line in best_lines(facts["rows"])]
+    if any(row.get("accuracy") is not None and row["epsilon_asked"] is None for row in rows):
+        lines.append(
+            "Level lines have no epsilon to choose: without a guarantee they show what privacy costs; where nothing "
+            "leaves, what a site reaches alone."
+        )
+    if any(row.get("accuracy") is not None and encoder_name(row) for row in rows):
+        lines.append("Dashed lines look through a public encoder that was trained elsewhere.")
+    if any(row.get("accuracy_half_width") is not None for row in rows):
+        lines.append(
+            "Bars and bands: 95 % intervals of the mean over seeds. Where they overlap, the order may be luck."
+        )
+    else:
+        lines.append("There is one seed, so no interval: how far another seed would be off is not known.")
+    return lines
+
+
+def _unbroken(line: str) -> str:
+    """A figure, its interval and its unit stay on one line."""
+    return line.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def best_lines(rows: Sequence[Facts]) -> list[str]:
@@ -189,7 +210,7 @@ def _cells(facts: Facts) -> list[list[str]]:
             shown(row, "balanced_accuracy"),
             shown(row, "auc"),
             "-" if row.get("bytes") is None else size_words(row["bytes"]),
-            blank if row.get("seconds") is None else f"{row['seconds']:.1f} s",
+            blank if (took := row.get("seconds")) is None else f"{took:.{0 if took >= 10 else 1}f} s",
             f"{row['seeds']}" if row["seeds"] == row["seeds_planned"] else f"{row['seeds']} of {row['seeds_planned']}",
         ]
         for row in facts["rows"]

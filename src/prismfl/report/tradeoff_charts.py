@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from prismfl.errors import UserError
-from prismfl.report.charts import DASHES, PALETTE, Axis, Series, around, colour_of, lines
+from prismfl.report.charts import DASHES, PALETTE, Axis, Series, around, beside, colour_of, lines
 from prismfl.report.editions import STAYS
 
 Row = Mapping[str, Any]
@@ -70,24 +70,24 @@ def draw(rows: Sequence[Row], path: Path, *, stays: bool) -> Path:
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for k, s in enumerate(series):
+    shown = []
+    for s, apart in zip(series, beside(series)):
         look: dict[str, Any] = {"color": PALETTE[s.colour or 0], "linestyle": STYLES[s.dash], "label": s.name}
         if s.level:
-            axes.axhline(s.points[0][1], **look)
+            shown.append(axes.axhline(s.points[0][1], **look))
             if s.spread[0] is not None:
                 axes.axhspan(*s.spread[0], color=look["color"], alpha=0.12, linewidth=0)
             continue
-        apart = 1.025 ** (k - (len(series) - 1) / 2)
         ends = [((b, b) if e is None else e) for (_, b), e in zip(s.points, s.spread)]
-        places, scores = [a * apart for a, _ in s.points], [b for _, b in s.points]
+        places, scores = [a * 1.025**apart for a, _ in s.points], [b for _, b in s.points]
         error = [[b - low for b, (low, _) in zip(scores, ends)], [high - b for b, (_, high) in zip(scores, ends)]]
         marker = MARKERS[(s.colour or 0) % len(MARKERS)]
-        axes.errorbar(places, scores, error, marker=marker, markersize=5, capsize=3, **look)
+        shown.append(axes.errorbar(places, scores, error, marker=marker, markersize=5, capsize=3, **look))
     axes.set(xscale="log", xlim=(x.low, x.high), ylim=_range(series), xlabel=LABEL, ylabel=f"test {SCORE}")
     axes.set_xticks(x.ticks(), [f"{t:g}" for t in x.ticks()])
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(handles=shown, fontsize=8)
     if stays:
         figure.suptitle(f"Measured on held-out records without noise: {STAYS}", fontsize=10, color="tab:red")
     try:

@@ -155,7 +155,8 @@ def _row(group: Sequence[CellState]) -> dict[str, Any]:
     first, scores = done[0], _numbers(done, lambda r: r["accuracy"])
     totals = [r.get("epsilon_total", r["epsilon"]) for r in done]
     return row | {
-        "encoder": first.get("encoder") or cell.encoder,
+        # The asked name tells two sides of one encoder apart; "auto" and nothing are what the run made of them.
+        "encoder": first.get("encoder") if cell.encoder in (None, "auto") else cell.encoder,
         "pretrained_on": first.get("pretrained_on"),
         **{key: first.get(key) for key in ("guarantee", "noise", "unit", "relation", "delta")},
         "epsilon": None if first["epsilon"] is None else max(r["epsilon"] or 0.0 for r in done),

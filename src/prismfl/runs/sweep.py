@@ -122,8 +122,8 @@ def _asked(
     file: Path | None, sets: Sequence[str], given: Mapping[str, Any], method: Method, chosen: Mapping[str, Method]
 ) -> RunConfig:
     """What is asked of one method: what all share as far as it has such a setting, and what is for it alone."""
-    names = {known.name for known in chosen.values()}
-    shared = [line for line in sets if line.partition("=")[0].rpartition(".")[0] not in names]
+    names = tuple(f"{known.name}." for known in chosen.values())
+    shared = [line for line in sets if not line.startswith(names)]
     own = [f"settings.{line.removeprefix(method.name + '.')}" for line in sets if line.startswith(f"{method.name}.")]
     config = written(file, shared, given)
     known = {key for m in chosen.values() for key in m.settings.model_fields}
