@@ -253,3 +253,14 @@ def test_the_plan_is_kept_beside_the_runs(tmp_path: Path) -> None:
     asked = alone(tmp_path / "s")
     go(asked)
     assert read_plan(tmp_path / "s") == asked.plan
+
+
+def test_going_on_imports_no_code_that_a_cells_folder_names(tmp_path: Path) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError
+
+    go(alone(tmp_path / "s"), progress=broken)
+    place = tmp_path / "s" / "fedavg_seed0" / "config.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "method": "not.there:METHOD"}))
+    (state,) = go(alone(tmp_path / "s"))
+    assert "holds another run than the sweep's (method not.there:METHOD, not fedavg)" in (state.reason or "")

@@ -70,7 +70,7 @@ def draw(rows: Sequence[Row], path: Path, *, stays: bool) -> Path:
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    shown = []
+    shown: list[Any] = []
     for s, apart in zip(series, beside(series)):
         look: dict[str, Any] = {"color": PALETTE[s.colour or 0], "linestyle": STYLES[s.dash], "label": s.name}
         if s.level:
