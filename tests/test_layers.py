@@ -22,7 +22,7 @@ LAYERS = (
     ("methods", "metrics"),
     ("runs",),
     ("transport",),
-    ("runs.simulate", "runs.reopen"),
+    ("runs.simulate", "runs.sweep", "runs.reopen"),
     ("site", "server"),
     ("adversary", "synth", "report"),
     ("cli",),
@@ -44,7 +44,10 @@ NEVER = {
     "cli": {"torch", "core"},
 }
 # To name a module is to run its code: only what a user's own command does comes to it.
-IMPORTS_CODE = {"prismfl", "prismfl.cli.plan", "prismfl.cli.run", "prismfl.cli.synth", "prismfl.runs.simulate"}
+IMPORTS_CODE = {
+    *("prismfl", "prismfl.cli.plan", "prismfl.cli.run", "prismfl.cli.synth", "prismfl.runs.simulate"),
+    "prismfl.runs.sweep",
+}
 
 DOORS = ("PrivateRecords", "PrivateSum", "PrivateShare", "OpenedSum", "WatchedRecords", "WatchedSum")
 MADE_IN_CORE = (*DOORS, "Release", "make_release")

@@ -6,11 +6,31 @@ import math
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismfl.report.charts import Axis, Series, around, bars, dots, figure, heat, lines, nice_ticks, number, simple_rows
+from prismfl.methods import METHODS
+from prismfl.report.charts import (
+    DASHES,
+    FIXED,
+    NO_METHOD,
+    PALETTE,
+    Axis,
+    Series,
+    around,
+    bars,
+    colour_of,
+    dots,
+    figure,
+    heat,
+    lines,
+    nice_ticks,
+    number,
+    simple_rows,
+)
+from prismfl.report.page import template
 
 X, Y = Axis("round", 0, 10), Axis("accuracy", 0, 100)
 
@@ -140,3 +160,98 @@ def test_a_number_and_its_unit_stay_on_one_line() -> None:
     html = simple_rows(["a", "b"], [["row", "12 kB", "a longer sentence may break"]])
     assert "12\N{NO-BREAK SPACE}kB" in html
     assert "a longer sentence may break" in html
+
+
+def test_a_method_has_its_colour_by_its_name_alone() -> None:
+    assert [colour_of(name) for name in FIXED] == list(range(len(FIXED)))
+    assert set(FIXED) <= set(METHODS)
+    assert {colour_of(name) for name in (*METHODS, "somebody-elses")} <= set(range(NO_METHOD))
+    assert colour_of("fedprox") == 1  # another hash would give the methods other colours from one version to the next
+
+
+def palettes() -> dict[str, list[str]]:
+    """The colours of page.css: on light, on dark, and in print."""
+    rows = re.findall(r"--c0: #.*", template("page.css"))
+    return dict(zip(("light", "dark", "print"), ([*re.findall(r"--c\d: (#[0-9a-f]{6});", row)] for row in rows)))
+
+
+def test_pictures_and_pages_have_the_same_colours() -> None:
+    assert palettes()["light"] == palettes()["print"] == list(PALETTE)
+    css = template("page.css")
+    for k in range(len(PALETTE)):
+        assert f".line.c{k} {{ stroke: var(--c{k}); }} .dot.c{k}, .bar.c{k}, .band.c{k} {{ fill: var(--c{k}); }}" in css
+    assert all(f"svg .d{k} {{ stroke-dasharray" in css for k in range(1, DASHES))
+
+
+# How colours look without one of the three cones (Machado, Oliveira and Fernandes, 2009), in linear RGB.
+BLIND = {
+    "none": np.eye(3),
+    "red": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.052]]),
+    "green": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
+    "blue": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
+}
+XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
+
+
+def linear(colours: list[str]) -> np.ndarray:
+    values = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours])
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    share = rgb.clip(0, 1) @ XYZ.T / XYZ.sum(1)
+    root = np.where(share > 216 / 24389, np.cbrt(share), (24389 / 27 * share + 16) / 116)
+    return np.stack([116 * root[:, 1] - 16, 500 * (root[:, 0] - root[:, 1]), 200 * (root[:, 1] - root[:, 2])], 1)
+
+
+@pytest.mark.parametrize("lacking", BLIND)
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_colours_differ_for_colour_blind_eyes(page: str, lacking: str) -> None:
+    seen = lab(linear(palettes()[page]) @ BLIND[lacking].T)
+    apart = np.linalg.norm(seen[:, None] - seen[None], axis=-1) + 1000 * np.eye(len(seen))
+    assert apart.min() > 14, f"colours {np.argwhere(apart == apart.min())[0]}"
+
+
+@pytest.mark.parametrize(("page", "paper"), [("light", "#ffffff"), ("dark", "#161c24")])
+def test_colours_stand_out_from_the_paper(page: str, paper: str) -> None:
+    assert f"--paper: {paper};" in template("page.css")
+    shades, ground = linear(palettes()[page]) @ XYZ[1] + 0.05, (linear([paper]) @ XYZ[1] + 0.05)[0]
+    assert (np.maximum(shades, ground) / np.minimum(shades, ground)).min() >= 3.0
+
+
+def test_lines_of_one_colour_have_different_patterns() -> None:
+    runs = [Series(name, ((0, 1), (1, 2)), colour=2) for name in "abc"]
+    html = lines("f", "t", [*runs, Series("d", ((0, 1), (1, 2)), colour=3)], x=X, y=Y)
+    assert re.findall(r'<path class="(line c\d(?: d\d)?)" d="M52', html) == [
+        "line c2",
+        "line c2 d1",
+        "line c2 d2",
+        "line c3",
+    ]
+
+
+def test_intervals_are_whiskers_that_stay_inside_the_frame() -> None:
+    one = Series("a", ((0, 50), (10, 90)), spread=((40, 60), (70, 110)))
+    html = lines("f", "t", [one, Series("b", ((0, 20), (10, 20)), spread=(None, None))], x=X, y=Y)
+    ends = re.findall(r'whisker" d="M[\d.]+ ([\d.]+) L[\d.]+ ([\d.]+) ', html)
+    place = Y.place(220, 14)
+    assert [(float(a), float(b)) for a, b in ends] == [
+        pytest.approx((place(40), place(60)), abs=0.06),
+        pytest.approx((place(70), 14), abs=0.06),
+    ]
+
+
+def test_a_level_line_has_a_band_and_no_dots() -> None:
+    html = lines("f", "t", [Series("a", ((0, 50), (10, 50)), spread=((40, 60),), level=True)], x=X, y=Y)
+    (height,) = re.findall(r'<rect class="band c0"[^>]* height="([\d.]+)"', html)
+    assert float(height) == pytest.approx(Y.place(220, 14)(40) - Y.place(220, 14)(60), abs=0.06)
+    assert "circle" not in html
+
+
+def test_ticks_that_are_asked_for() -> None:
+    assert Axis("e", 0.1, 100, log=True, at=(0.2, 5)).ticks() == [0.2, 5]
+
+
+def test_points_and_bars_take_the_colours_they_are_given() -> None:
+    assert 'class="dot c4"' in dots("d", "t", [("a", 1, 50)], x=X, y=Y, colours=[4])
+    assert 'class="bar c4"' in bars("b", "t", [("a", 1.0, "one")], label="run", colours=[4])

@@ -24,6 +24,7 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
+from prismfl.report.charts import colour_of
 from prismfl.report.dashboard import HOST, make_app, row_of, runs_below
 
 TOKEN = "the-right-token"
@@ -89,6 +90,7 @@ def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: Test
     assert (rows["b/going"]["done"], rows["b/going"]["rounds"]) == (4, 10)
     assert rows["c"]["status"] == "unreadable"
     assert {row_of(p, folder)["id"] for p in runs_below(folder)} == set(rows)
+    assert rows["b/going"]["colour"] == colour_of("dp-fedavg")
 
 
 def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: TestClient, tmp_path: Path) -> None:
@@ -239,6 +241,8 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
             assert "running 4 / 10" in browser.js("document.body.innerText")
             assert browser.js("document.querySelectorAll('#rows b').length") == 0, "a run's text became markup"
             assert browser.js("document.querySelectorAll('#plane circle').length") >= 2
+            icons = "[...document.querySelectorAll('#plane .legend svg')].map(s => s.getBoundingClientRect().width)"
+            assert 0 < max(browser.js(icons)) < 40, "the signs of the legend are as large as the chart"
             for width in (360, 1600):
                 browser.size(width)
                 wide = browser.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -30,6 +30,7 @@ from prismfl.cli import (
     schema,
     server,
     site,
+    sweep,
     synth,
     terminal,
 )
@@ -52,7 +53,7 @@ def main() -> None:
     except PrismError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN.", 130)
+        _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).", 130)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -82,6 +83,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 for command in (
     run.run,
     resume.resume,
+    sweep.sweep,
     plan.plan,
     predict.predict,
     export.export,

@@ -9,11 +9,13 @@ import typer
 
 from prismfl.cli import terminal
 from prismfl.cli.options import Format
+from prismfl.errors import UserError
 
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run directories; the first is the subject, the others stand beside it.")
+        list[Path],
+        typer.Argument(help="Run directories; the first is the subject, the others stand beside it. Or one sweep."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")
@@ -32,7 +34,10 @@ def report(
     from prismfl.report.page import edition_of, write
     from prismfl.report.sections import checks
     from prismfl.report.tables import simple_table
+    from prismfl.runs.cells import is_sweep
 
+    if any(is_sweep(path) for path in runs):
+        return _sweep(runs, out, on_site=on_site, fmt=fmt)
     facts = [dossier(path, on_site=on_site) for path in runs]
     page, twin = write(facts, out or runs[0] / ("report-on-site.html" if on_site else "report.html"))
     rows = [
@@ -48,3 +53,16 @@ def report(
         "missing": [line["words"] for f in facts for line in f["missing"]],
     }
     terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name} ({done['edition']} edition)", rows))
+
+
+def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> None:
+    """The trade-off page of a sweep."""
+    from prismfl.report.tradeoff import sweep_facts, sweep_table, write_tradeoff
+
+    if len(runs) > 1:
+        raise UserError(f"A sweep has a page of its own; give one of the {len(runs)} folders.")
+    facts = sweep_facts(runs[0], on_site=on_site)
+    page, twin = write_tradeoff(facts, out or runs[0] / ("report-on-site.html" if on_site else "report.html"))
+    terminal.say(f"wrote {page} and {twin.name} ({facts['edition']} edition)")
+    done = {"edition": facts["edition"], "page": str(page), "twin": str(twin), "rows": facts["rows"]}
+    terminal.emit(done, fmt, lambda: sweep_table(facts))

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 WIDTH, HEIGHT = 440, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
-COLOURS = 6
+PALETTE = ("#1d5ba8", "#e96c17", "#02895c", "#966ae5", "#845b05", "#439acf", "#b32477", "#37404a")
+"""The colours c0, c1, ... of a light page, as page.css has them. They differ for colour-blind eyes too."""
+FIXED = ("prism", "dp-fedavg", "prism-head", "dp-central", "fedlap-dp", "local-only", "fedavg")
+"""Methods that often stand side by side: a colour each."""
+NO_METHOD = len(PALETTE) - 1
+"""The colour of what is no method: guessing, say."""
+DASHES = 4
+"""Patterns of a line in page.css: whole, and three dashed ones."""
 Scale = Callable[[float], float]
+Spread = tuple[float, float]
+
+
+def colour_of(method: str) -> int:
+    """The number of a method's colour, by its name alone: the same in every chart, table and page."""
+    if method in FIXED:
+        return FIXED.index(method)
+    return hashlib.sha256(method.encode()).digest()[0] % NO_METHOD
 
 
 @dataclass(frozen=True)
 class Series:
-    """A named line; `bound` draws it dashed, as a limit rather than a measurement."""
+    """A named line; `bound` draws it dashed, as a limit rather than a measurement.
+
+    `colour` is the number of its colour (of `colour_of`, say), else its place among the lines. `dash` picks one of the
+    patterns of page.css. `spread` is an interval a point, drawn as whiskers, or as a band where the line is `level`.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]
     bound: bool = False
+    colour: int | None = None
+    dash: int = 0
+    spread: tuple[Spread | None, ...] = ()
+    level: bool = False
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range with ticks; `log` for powers of ten."""
+    """A range with ticks; `log` for powers of ten; `at` for ticks at these values."""
 
     label: str
     low: float
     high: float
     log: bool = False
+    at: tuple[float, ...] = ()
 
     def ticks(self) -> list[float]:
-        """The values that get a tick: round ones, or powers of ten if `log`."""
+        """The values that get a tick: those asked for, else round ones, or powers of ten if `log`."""
+        if self.at:
+            return list(self.at)
         if self.log:
             return [
                 10.0**k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high)) + 1)
@@ -79,22 +106,71 @@ def lines(
 ) -> str:
     """Lines over a common pair of axes, each with a marker a point (where there are few) and its name in a legend."""
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
-    body = [_frame(x, y, sx, sy, fmt)]
-    for k, s in enumerate(series):
-        path = " ".join(f"{'M' if i == 0 else 'L'}{sx(a):.1f} {sy(b):.1f}" for i, (a, b) in enumerate(s.points))
-        style = f"line c{k % COLOURS}" + (" bound" if s.bound else "")
-        body.append(f'<path class="{style}" d="{path}"/>')
-        if not s.bound and len(s.points) <= 60:
+    body, series = [_frame(x, y, sx, sy, fmt)], _told_apart(series)
+    for s, apart in zip(series, beside(series)):
+        places = [(sx(a) + 4 * apart, sy(b)) for a, b in s.points]
+        path = " ".join(f"{'M' if i == 0 else 'L'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(places))
+        body.append(_spread(s, places, sy))
+        body.append(f'<path class="{_style(s)}" d="{path}"/>')
+        if not s.bound and not s.level and len(s.points) <= 60:
             body += [
-                f'<circle class="dot c{k % COLOURS}" cx="{sx(a):.1f}" cy="{sy(b):.1f}" r="3">'
+                f'<circle class="dot c{s.colour}" cx="{px:.1f}" cy="{py:.1f}" r="3">'
                 f"<title>{escape(s.name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
-                for a, b in s.points
+                for (px, py), (a, b) in zip(places, s.points)
             ]
     return figure(ident, title, _svg(ident, title, body), legend=_legend(series), table=_line_table(series, x, y, fmt))
 
 
+def beside(series: Sequence[Series]) -> list[float]:
+    """How far each line stands aside: those with intervals a little, so that whiskers at one x can be told apart."""
+    told = [s for s in series if s.spread and not s.level]
+    return [told.index(s) - (len(told) - 1) / 2 if s in told else 0.0 for s in series]
+
+
+def _told_apart(series: Sequence[Series]) -> list[Series]:
+    """The lines with their colours; where two would look the same, the second has the next pattern."""
+    found, seen = [], set[tuple[int, int]]()
+    for k, s in enumerate(series):
+        colour = (k if s.colour is None else s.colour) % len(PALETTE)
+        free = ((s.dash + i) % DASHES for i in range(DASHES) if (colour, (s.dash + i) % DASHES) not in seen)
+        found.append(replace(s, colour=colour, dash=next(free, s.dash)))
+        seen.add((colour, found[-1].dash))
+    return found
+
+
+def _style(s: Series) -> str:
+    return f"line c{s.colour}" + (f" d{s.dash}" if s.dash else "") + (" bound" if s.bound else "")
+
+
+def _spread(s: Series, places: Sequence[tuple[float, float]], sy: Scale) -> str:
+    """The intervals of a line: whiskers, or a band along a level one. Nothing is drawn beyond the frame."""
+    ends = [None if e is None else (_inside(sy(e[0])), _inside(sy(e[1]))) for e in s.spread]
+    if s.level and ends and ends[0] is not None:
+        (low, high), (left, _), (right, _) = ends[0], places[0], places[-1]
+        return (
+            f'<rect class="band c{s.colour}" x="{left:.1f}" y="{high:.1f}" width="{right - left:.1f}" '
+            f'height="{max(low - high, 0):.1f}"/>'
+        )
+    return "".join(
+        f'<path class="line c{s.colour} whisker" d="M{a:.1f} {e[0]:.1f} L{a:.1f} {e[1]:.1f} '
+        f'M{a - 4:.1f} {e[0]:.1f} h8 M{a - 4:.1f} {e[1]:.1f} h8"/>'
+        for (a, _), e in zip(places, ends)
+        if e is not None
+    )
+
+
+def _inside(py: float) -> float:
+    return min(max(py, TOP), HEIGHT - BOTTOM)
+
+
 def bars(
-    ident: str, title: str, rows: Sequence[tuple[str, float, str]], *, label: str, high: float | None = None
+    ident: str,
+    title: str,
+    rows: Sequence[tuple[str, float, str]],
+    *,
+    label: str,
+    high: float | None = None,
+    colours: Sequence[int] = (),
 ) -> str:
     """Horizontal bars, each with its name above and its value at its end: (name, value, words for the value)."""
     step, top = 34, 6
@@ -105,7 +181,7 @@ def bars(
     for i, (name, value, words) in enumerate(rows):
         y = top + i * step
         length = room * min(1.0, max(0.0, value / most)) if math.isfinite(value) else room
-        shape = "bar c0" + (" endless" if not math.isfinite(value) else "")
+        shape = f"bar c{colours[i] if i < len(colours) else 0}" + (" endless" if not math.isfinite(value) else "")
         body.append(f'<text class="name" x="0" y="{y + 11}">{escape(name)}</text>')
         body.append(f'<rect class="track" x="0" y="{y + 15}" width="{room}" height="11" rx="2"/>')
         body.append(
@@ -125,15 +201,16 @@ def dots(
     x: Axis,
     y: Axis,
     fmt: Callable[[float], str] = number,
+    colours: Sequence[int] = (),
 ) -> str:
-    """Named points on a plane: (name, x, y)."""
+    """Named points on a plane: (name, x, y), each in its colour, else in that of its place among them."""
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
     body = [_frame(x, y, sx, sy, fmt)]
     for k, (name, a, b) in enumerate(rows):
-        px, py = sx(a), sy(b)
+        px, py, colour = sx(a), sy(b), (colours[k] if colours else k) % len(PALETTE)
         anchor, dx = ("end", -7) if px > WIDTH * 0.6 else ("start", 7)
         body.append(
-            f'<circle class="dot c{k % COLOURS}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
+            f'<circle class="dot c{colour}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
             f"<title>{escape(name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
             f'<text class="name" text-anchor="{anchor}" x="{px + dx:.1f}" y="{py + 4:.1f}">{escape(name)}</text>'
         )
@@ -213,8 +290,8 @@ def _legend(series: Sequence[Series]) -> str:
         return ""
     items = "".join(
         f'<li><svg viewBox="0 0 26 10" aria-hidden="true">'
-        f'<path class="line c{k % COLOURS}{" bound" if s.bound else ""}" d="M1 5 L25 5"/></svg>{escape(s.name)}</li>'
-        for k, s in enumerate(series)
+        f'<path class="{_style(s)}" d="M1 5 L25 5"/></svg>{escape(s.name)}</li>'
+        for s in series
     )
     return f'<ul class="legend">{items}</ul>'
 

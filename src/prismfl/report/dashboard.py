@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
+from prismfl.report.charts import colour_of
 from prismfl.report.dossier import dossier
 from prismfl.report.editions import ON_SITE, is_own
 from prismfl.report.page import render, template, twin_bytes
@@ -87,6 +88,7 @@ def _read_row(run: RunDirectory) -> dict[str, Any]:
     return {
         "status": status,
         "method": config.get("method"),
+        "colour": colour_of(str(config.get("method"))),
         "data": config.get("data"),
         "own_data": is_own(config, result),
         "created": config.get("created"),

@@ -90,6 +90,25 @@ RESULT = {
     **names("unit", "relation", "sigma", "bytes_up", "bytes_down", "own_data"),
     **{"data": NAME, "encoder": NO_PATH, "pretrained_on": NO_PATH},
 }
+SWEEP: dict[str, Shape] = {
+    **names("schema_version", "prismfl", "written", "own_data"),
+    "setting": {**names("split", "sites", "model", "delta"), "data": NAME},
+    "rows": [
+        {
+            **names("method", "pretrained_on", "epsilon_asked", "epsilon", "epsilon_total", "guarantee", "noise"),
+            **names("unit", "relation", "delta", "bytes", "seeds", "seeds_planned", "failed"),
+            "encoder": NAME,
+        }
+    ],
+    "cells": [{**names("method", "epsilon", "status"), "encoder": NAME}],
+}
+BENCHMARK_SWEEP: dict[str, Shape] = {
+    **SWEEP,
+    "rows": [
+        {**SWEEP["rows"][0], **names("accuracy", "accuracy_half_width", "balanced_accuracy", "auc", "seconds")},
+    ],
+    "cells": [{**SWEEP["cells"][0], **names("name", "seed"), "reason": NO_PATH}],
+}
 MISSING = {
     "config": "The run has no config.json that can be read.",
     "result": "The run has no result.json that can be read: it was cut off before it was written.",
@@ -131,6 +150,13 @@ def share_result(result: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
     shape = RESULT if own else {**RESULT, **names("accuracy", "accuracy_min", "seconds", "seed")}
     empty = {"accuracy": None, "accuracy_min": None, "seconds": None}
     return {**empty, **_copied(result, shape), "edition": SHARING, "withheld": ["accuracy", "seconds"] if own else []}
+
+
+def share_sweep(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep for a page or a table that may be handed on."""
+    own = bool(facts["own_data"])
+    made: dict[str, Any] = _copied(facts, SWEEP if own else BENCHMARK_SWEEP)
+    return {**made, "edition": SHARING, "withheld": ["accuracy", "seconds"] if own else []}
 
 
 def name_of(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
 from prismfl.report import sections, words
-from prismfl.report.charts import Axis, around, dots, simple_rows
+from prismfl.report.charts import Axis, around, colour_of, dots, simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts
 from prismfl.report.tables import encoder_words, size_words
 
@@ -29,14 +29,18 @@ BANNERS = {
 
 def write(runs: Sequence[Edition], path: Path) -> tuple[Path, Path]:
     """The page at `path` and its twin beside it, with the suffix .json. An on-site page says so in its name."""
-    edition = edition_of(runs)
+    raw = twin_bytes(runs)
+    return write_pair(path, render(runs, digest=hashlib.sha256(raw).hexdigest()), raw, edition=edition_of(runs))
+
+
+def write_pair(path: Path, html: str, raw: bytes, *, edition: str) -> tuple[Path, Path]:
+    """A page and the bytes of its twin, under a name that says whether they may leave the site."""
     if (ON_SITE in path.name) != (edition == ON_SITE):
         told = "keeps 'on-site' in its file name" if edition == ON_SITE else "has no 'on-site' in its file name"
         raise UserError(f"The {edition} edition {told}, got '{path.name}'; choose another with --out.")
     twin = path.with_suffix(".json")
-    raw = twin_bytes(runs)
     write_atomically(twin, raw)
-    write_atomically(path, render(runs, digest=hashlib.sha256(raw).hexdigest()).encode())
+    write_atomically(path, html.encode())
     return path, twin
 
 
@@ -68,14 +72,19 @@ def render(runs: Sequence[Edition], *, digest: str) -> str:
         _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
         for i, f in enumerate(runs)
     ]
+    return framed(title, "".join(parts), edition=edition, facts=first)
+
+
+def framed(title: str, body: str, *, edition: str, facts: Facts) -> str:
+    """A whole page around its body: style, banner, and when it was written by which version."""
     style, line = BANNERS[edition]
     return Template(template("page.html")).substitute(
         title=escape(f"{title} ({edition} edition)"),
         css=template("page.css"),
         banner=f'<p class="{style}" role="note">{line}</p>',
-        body="".join(parts),
-        written=escape(str(first["written"])),
-        version=escape(str(first["prismfl"])),
+        body=body,
+        written=escape(str(facts["written"])),
+        version=escape(str(facts["prismfl"])),
     )
 
 
@@ -166,4 +175,5 @@ def plane(runs: Sequence[Facts], ident: str = "plane") -> str:
         rows.append((sections.run_name(f), high if epsilon is None else max(epsilon, low), f["utility"]["accuracy"]))
     span = around([row[2] for row in rows], floor=0, ceiling=100)
     axis = Axis("epsilon (right edge: no guarantee)", low, high, log=True)
-    return dots(ident, "Privacy and utility", rows, x=axis, y=Axis("accuracy %", *span))
+    colours = [colour_of(str(f["setting"]["method"])) for f in known]
+    return dots(ident, "Privacy and utility", rows, x=axis, y=Axis("accuracy %", *span), colours=colours)

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from prismfl.report import words
-from prismfl.report.charts import Axis, Series, around, bars, heat, lines, simple_rows
+from prismfl.report.charts import NO_METHOD, Axis, Series, around, bars, colour_of, heat, lines, simple_rows
 from prismfl.report.editions import ELSEWHERE
 from prismfl.report.tables import encoder_words, size_words
 
@@ -194,16 +194,23 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
     if "accuracy" in facts["withheld"]:
         return _withheld("Accuracy on held-out records")
     runs = [facts, *others]
-    rows = [(run_name(f), f["utility"]["accuracy"]) for f in runs if f["utility"]["accuracy"] is not None]
-    if not rows:
+    known = [f for f in runs if f["utility"]["accuracy"] is not None]
+    if not known:
         return "<p>This run has no accuracy on record.</p>"
+    rows = [(run_name(f), f["utility"]["accuracy"]) for f in known]
+    colours = [colour_of(str(f["setting"]["method"])) for f in known]
     bars_ = [(name, value, f"{value:.1f} %") for name, value in rows]
     if facts["utility"]["classes"]:
         chance = 100 / facts["utility"]["classes"]
+        colours.append(NO_METHOD)
         bars_.append(("guessing at random", chance, f"{chance:.1f} %"))
-    parts = [bars("accuracy", "Accuracy on held-out records", bars_, label="run", high=100.0)]
+    parts = [bars("accuracy", "Accuracy on held-out records", bars_, label="run", high=100.0, colours=colours)]
     series = [
-        Series(run_name(f), tuple((float(r["round"]), float(r["accuracy"])) for r in f["utility"]["rounds"]))
+        Series(
+            run_name(f),
+            tuple((float(r["round"]), float(r["accuracy"])) for r in f["utility"]["rounds"]),
+            colour=colour_of(str(f["setting"]["method"])),
+        )
         for f in runs
         if len(f["utility"]["rounds"]) > 1 and all(r.get("accuracy") is not None for r in f["utility"]["rounds"])
     ]
