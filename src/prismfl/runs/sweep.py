@@ -43,8 +43,9 @@ from prismfl.runs.cells import (
 )
 from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig, check, written
+from prismfl.runs.encoders import encoder_of
 from prismfl.runs.planning import Warn, is_own, resolve, task_of, tuned
-from prismfl.runs.records import encoder_of, spec_of
+from prismfl.runs.records import spec_of
 from prismfl.transport.in_process import Progress
 
 BROKEN = (
