@@ -19,14 +19,11 @@ COMMON: dict[str, Any] = {
 }
 EPSILON = 3.0
 RUNS: dict[str, dict[str, Any]] = {
-    "prism": {
-        "epsilon": EPSILON, "public": "procedural",
-        "settings": {"networks": 12, "rank": 64, "covariance": 64, "images": 20, "steps": 120, "train_steps": 250},
-    },
-    "dp-fedavg": {"epsilon": EPSILON, "settings": {"rounds": 8, "steps": 8, "batch": 128}},
+    "prism": {"epsilon": EPSILON, "settings": {"images": 20, "steps": 120, "train_steps": 400}},
+    "dp-fedavg": {"epsilon": EPSILON},
     "fedavg": {"settings": {"rounds": 8, "epochs": 1}},
     "local-only": {"settings": {"epochs": 4}},
-}  # fmt: skip
+}
 
 
 def demo(
@@ -48,13 +45,17 @@ def demo(
         for name, more in RUNS.items():
             path = folder / name
             config = planning.configure({"method": name, **COMMON, **more, "out": str(path)})
-            simulate.run(config, progress=_named(name, progress))
+            simulate.run(config, progress=_named(name, progress), tell=_chosen(name))
             paths.append(path)
     rows = compare_runs(paths)
     terminal.emit(rows, fmt, lambda: comparison_table(rows))
     page, _ = write([dossier(path, on_site=False) for path in paths], folder / "report.html")
     terminal.say(f"Synthetic images: {folder / 'prism' / 'gen' / 'sample.png'}")
     terminal.say(f"Report for people: {page}")
+
+
+def _chosen(name: str) -> Any:
+    return lambda line: terminal.say(f"{name} chose {line}")
 
 
 def _named(name: str, progress: Any) -> Any:
