@@ -23,7 +23,7 @@ from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
 from prismfl.runs.names import NAME, RefusedError, check_name
-from prismfl.runs.planning import find_method, resolve, task_of
+from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned
 from prismfl.version import __version__
 
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
@@ -36,7 +36,7 @@ TRAVELS = (
 def describe(
     config: RunConfig, spec: Spec, sites: Sequence[str], *, run: str | None = None, schema: Schema | None = None
 ) -> JsonDict:
-    """The description of a run: sigma is solved here, once, and everybody uses that number."""
+    """The description of a run: settings are chosen and sigma is solved here, once, and everybody uses those numbers."""
     names = [check_name(name) for name in sites]
     if len(set(names)) != len(names):
         raise UserError(f"Two sites have the same name in {', '.join(names)}; give each its own.")
@@ -44,16 +44,19 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
+    config = mixed_public(config, method)
     images, source = public_images(config.public)
     looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
     asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
     asked = asked.model_copy(update={"encoder": looked, "settings": with_layers(asked.settings, encoder)})
-    settings = resolve(asked, task_of(asked, spec, method), method)
-    told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
+    resolve(asked, task_of(asked, spec, method), method)  # refuses what cannot be before anything is rehearsed
     found = load_images(asked, spec, source) if method.needs_public else None
-    if encoder is not None:
-        ready(encoder, task_of(asked, spec, method, found))
+    task = task_of(asked, spec, method, found)
+    task = replace(task, encoder=ready(encoder, task))
+    asked, _ = tuned(asked, task, method)
+    settings = resolve(asked, task, method)
+    told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     body = {
         "prismfl": __version__,
         "config": {k: told[k] for k in TRAVELS},

@@ -196,7 +196,7 @@ class Bench:
         schema = None if self.kind == "image" else replace(BREAST_CANCER, label="outcome")
         facts = Spec("audit", spec.kind, spec.shape, spec.classes, 0, "", "")
         values: dict[str, Any] = {"method": self.method.name, "data": "own", "model": "mlp:8", "records": RECORDS}
-        values |= {"settings": self.settings, "public_count": PUBLIC}
+        values |= {"settings": self.settings, "public_count": PUBLIC, "tuning": "fixed"}
         if self.shared if shared is None else shared:
             values["secure"] = {"quorum": 2}
         return describe(RunConfig(**{**values, **changes}), facts, NAMES, run=run, schema=schema)
