@@ -36,7 +36,7 @@ TRAVELS = (
 def describe(
     config: RunConfig, spec: Spec, sites: Sequence[str], *, run: str | None = None, schema: Schema | None = None
 ) -> JsonDict:
-    """The description of a run: settings are chosen and sigma is solved here, once, and everybody uses those numbers."""
+    """The description of a run: settings are chosen and sigma is solved here, once, for everybody."""
     names = [check_name(name) for name in sites]
     if len(set(names)) != len(names):
         raise UserError(f"Two sites have the same name in {', '.join(names)}; give each its own.")
