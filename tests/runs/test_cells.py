@@ -17,8 +17,8 @@ from prismfl.runs.cells import (
     RESULTS,
     UNFINISHED,
     WAITING,
-    Cell,
     CellState,
+    SweepCell,
     SweepPlan,
     half_width,
     is_sweep,
@@ -31,7 +31,7 @@ from prismfl.runs.config import RunConfig
 from tests.runs.small import small_config, small_run
 
 ASKED = small_config(Path("x"), epsilon=None, seed=None).model_copy(update={"out": None})
-CELLS = tuple(Cell(name=f"dp_seed{s}", method="dp-fedavg", epsilon=3.0, seed=s) for s in (1, 2))
+CELLS = tuple(SweepCell(name=f"dp_seed{s}", method="dp-fedavg", epsilon=3.0, seed=s) for s in (1, 2))
 SWEEP = SweepPlan(asked={"dp-fedavg": ASKED}, cells=CELLS)
 
 
@@ -122,7 +122,7 @@ def result(accuracy: float | None, **more: Any) -> dict[str, Any]:
 
 
 def state(seed: int, accuracy: float | None, **more: Any) -> CellState:
-    cell = Cell(name=f"a{seed}", method="prism", epsilon=3.0, seed=seed)
+    cell = SweepCell(name=f"a{seed}", method="prism", epsilon=3.0, seed=seed)
     return CellState(cell, FINISHED, result=result(accuracy, **more))
 
 
@@ -156,10 +156,10 @@ def test_scores_are_those_of_the_recommended_model() -> None:
 
 
 def test_methods_encoders_and_epsilons_are_rows_and_sides_of_an_encoder_too() -> None:
-    sides = [Cell(name=f"b{n}", method="prism", epsilon=1.0, encoder=f"net@{n}", seed=0) for n in (64, 128)]
+    sides = [SweepCell(name=f"b{n}", method="prism", epsilon=1.0, encoder=f"net@{n}", seed=0) for n in (64, 128)]
     rows = rows_of([CellState(cell, FINISHED, result=result(50.0, encoder="net")) for cell in sides])
     assert [row["encoder"] for row in rows] == ["net@64", "net@128"]
-    auto = Cell(name="c", method="prism", epsilon=1.0, encoder="auto", seed=0)
+    auto = SweepCell(name="c", method="prism", epsilon=1.0, encoder="auto", seed=0)
     assert rows_of([CellState(auto, FINISHED, result=result(50.0, encoder="net"))])[0]["encoder"] == "net"
 
 

@@ -25,7 +25,7 @@ FINISHED, FAILED, UNFINISHED, WAITING = "finished", "failed", "unfinished", "wai
 LEVEL = 0.95
 
 
-class Cell(BaseModel):
+class SweepCell(BaseModel):
     """One run of a sweep: its folder's name and what differs from the others. No epsilon: the method takes none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,9 +44,9 @@ class SweepPlan(BaseModel):
 
     schema_version: Literal[1] = 1
     asked: dict[str, RunConfig]
-    cells: tuple[Cell, ...] = Field(min_length=1, max_length=10_000)
+    cells: tuple[SweepCell, ...] = Field(min_length=1, max_length=10_000)
 
-    def config(self, cell: Cell, folder: Path) -> RunConfig:
+    def config(self, cell: SweepCell, folder: Path) -> RunConfig:
         """What is asked of one run."""
         own = {"epsilon": cell.epsilon, "seed": cell.seed, "encoder": cell.encoder, "out": str(folder / cell.name)}
         return self.asked[cell.method].model_copy(update=own)
@@ -56,7 +56,7 @@ class SweepPlan(BaseModel):
 class CellState:
     """How a run of a sweep stands: its result once it is finished, the reason if it failed."""
 
-    cell: Cell
+    cell: SweepCell
     status: str
     reason: str | None = None
     result: Mapping[str, Any] | None = None
@@ -92,7 +92,7 @@ def states_of(folder: Path, plan: SweepPlan) -> list[CellState]:
     return [state_of(folder, cell, plan, reason=reasons.get(cell.name)) for cell in plan.cells]
 
 
-def state_of(folder: Path, cell: Cell, plan: SweepPlan, *, reason: str | None = None) -> CellState:
+def state_of(folder: Path, cell: SweepCell, plan: SweepPlan, *, reason: str | None = None) -> CellState:
     """How a run stands. `reason` is why it failed when it was last tried."""
     path = folder / cell.name
     if not path.is_dir():

@@ -31,8 +31,8 @@ from prismfl.runs.cells import (
     FINISHED,
     PLAN,
     RESULTS,
-    Cell,
     CellState,
+    SweepCell,
     SweepPlan,
     is_sweep,
     opened_cell,
@@ -140,7 +140,7 @@ def _asked(
     return config.model_copy(update={"noise": noise})
 
 
-def _cells(words: str, method: Method, config: RunConfig, axes: Axes) -> Iterator[Cell]:
+def _cells(words: str, method: Method, config: RunConfig, axes: Axes) -> Iterator[SweepCell]:
     """The runs of one method. One that takes no epsilon, or no encoder, runs once for all of them."""
     takes_epsilon = method.guarantee is not None and "sigma" in method.settings.model_fields
     epsilons = (axes.epsilons or (config.epsilon,)) if takes_epsilon else (None,)
@@ -152,10 +152,10 @@ def _cells(words: str, method: Method, config: RunConfig, axes: Axes) -> Iterato
                 seen = encoder and re.sub(r"[^a-z0-9.@]+", "-", encoder.lower()).strip("-")[:60]
                 parts = (seen, epsilon is not None and f"eps{epsilon:g}", seed is not None and f"seed{seed}")
                 name = "_".join([method.name, *(part for part in parts if part)])
-                yield Cell(name=name, method=words, encoder=encoder, epsilon=epsilon, seed=seed)
+                yield SweepCell(name=name, method=words, encoder=encoder, epsilon=epsilon, seed=seed)
 
 
-def costs_of(sweep: Sweep, cells: Sequence[Cell]) -> list[Cost]:
+def costs_of(sweep: Sweep, cells: Sequence[SweepCell]) -> list[Cost]:
     """What runs cost in all, a cost a unit, from public numbers; a run that cannot be is an error."""
     found: dict[tuple[Any, ...], Cost] = {}
     total: dict[tuple[str, str], Cost] = {}
@@ -241,7 +241,7 @@ def write_results(folder: Path, states: Sequence[CellState], *, own: bool) -> No
     write_atomically(folder / RESULTS, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def _done(sweep: Sweep, cell: Cell, *, progress: Progress, warn: Warn) -> CellState:
+def _done(sweep: Sweep, cell: SweepCell, *, progress: Progress, warn: Warn) -> CellState:
     """One run to its end, or why it has none."""
     path, config = sweep.folder / cell.name, sweep.plan.config(cell, sweep.folder)
     try:
