@@ -13,7 +13,7 @@ class TinyEncoder(Encoder):
     """A convolution with pooled maps, and a linear layer on them."""
 
     name = "tiny"
-    layers = ("maps", "last")
+    layers: tuple[str, ...] = ("maps", "last")
     trained_on = "nothing"
 
     def __init__(self, channels: int = 1, seed: int = 0) -> None:
