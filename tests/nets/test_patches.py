@@ -79,3 +79,18 @@ def test_half_a_power_makes_the_public_spectrum_flat() -> None:
 
 def test_no_more_directions_than_features() -> None:
     assert fit_frame(features(), rank=99, power=0.4, quantile=0.0).basis.shape == (6, 6)
+
+
+def test_fewer_images_than_features_still_have_their_directions() -> None:
+    draw = torch.Generator().manual_seed(0)
+    few = torch.randn(30, 200, generator=draw) @ torch.diag(torch.linspace(3.0, 0.01, 200))
+    few[:, 50:60] = 0.0
+    frame = fit_frame(few, rank=40, power=0.4, quantile=0.0)
+    assert frame.basis.shape == (200, 40)
+    found = frame(few)
+    assert bool(found.isfinite().all())
+    assert float(found.norm(dim=1).max()) <= 1 + 1e-5
+    z = (few - frame.mean) / frame.std
+    _, _, exact = torch.linalg.svd(z - z.mean(0), full_matrices=False)
+    first = frame.basis[:, 0] / frame.basis[:, 0].norm()
+    assert abs(float(first @ exact[0])) > 0.999

@@ -92,20 +92,23 @@ Models = Callable[[Any, Task, Items], Mapping[str, torch.nn.Module]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What automatic settings are chosen for: what the user gave, the public facts, and the budget."""
+    """What automatic settings are chosen for: what the user gave, the public facts, and the budget. With `free_model`
+    the network of the task is a default that may be another."""
 
     given: Mapping[str, Any]
     task: Task
     epsilon: float
     secure: bool = False
+    free_model: bool = False
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Settings that were chosen, without those that were given, and why, a line each."""
+    """Settings that were chosen, without those that were given, and why, a line each; and the network, if another."""
 
     settings: Mapping[str, Any]
     words: tuple[str, ...]
+    model: str | None = None
 
 
 Auto = Callable[[Wanted], Chosen]

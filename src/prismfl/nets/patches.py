@@ -131,6 +131,19 @@ class Frame(nn.Module):
         return z / norms.clamp_min(self.clip)
 
 
+def _directions(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Variances of rows along their directions, ascending, and the directions: as many as there are features."""
+    rows, width = z.shape
+    if rows > width:
+        values, vectors = torch.linalg.eigh(torch.cov(z.T))
+        return values, vectors
+    # Fewer images than features: many directions have no variance at all, which a covariance in single precision blurs.
+    _, sizes, turned = torch.linalg.svd((z - z.mean(0)).double(), full_matrices=False)
+    values = F.pad(sizes.square() / max(1, rows - 1), (0, width - len(sizes)))
+    vectors = F.pad(turned.T, (0, width - len(sizes)))
+    return values.flip(0).to(z.dtype), vectors.flip(1).to(z.dtype)
+
+
 def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: float, blocks: Sequence[int] = ()) -> Frame:
     """`power` flattens the spectrum (0.5 whitens); `quantile` of the public norms is where the clip sits.
 
@@ -141,7 +154,7 @@ def fit_frame(features: torch.Tensor, *, rank: int, power: float, quantile: floa
     if len(blocks) > 1:
         std = std * torch.cat([torch.full((width,), math.sqrt(width)) for width in blocks]).to(std)
     z = (features - mean) / std
-    values, vectors = torch.linalg.eigh(torch.cov(z.T))
+    values, vectors = _directions(z)
     missing = max(0, rank - z.shape[1]) if blocks else 0
     rank = min(rank, z.shape[1])
     values, vectors = values.flip(0)[:rank].clamp_min(0), vectors.flip(1)[:, :rank]

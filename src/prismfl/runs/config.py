@@ -37,7 +37,9 @@ class RunConfig(BaseModel):
     participation: float = Field(1.0, gt=0, le=1, description="share of the sites in each round")
     epsilon: float | None = Field(None, description="total privacy budget of each site")
     delta: float = 1e-5
-    model: str = Field("convnet:32", description="convnet, lenet, mlp, logreg; 'convnet:32' sets the width")
+    model: str | None = Field(
+        None, description="convnet, lenet, mlp, logreg; 'convnet:32' (the default) sets the width; tables: mlp"
+    )
     public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
     public_count: int = Field(2000, ge=1, description="how many public images are used")
     encoder: str | None = Field(

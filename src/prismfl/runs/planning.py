@@ -28,6 +28,7 @@ from prismfl.runs.tuning import choose_settings, wanted
 from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 Warn = Callable[[str], None]
+MODEL = "convnet:32"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def task_of(
         raise UserError("For your own data, declare a public (rounded) number of records a site: --set records=1000.")
     size = config.subset or spec.train_size
     records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
-    model = config.model
+    model = config.model or MODEL
     if spec.kind == "table" and model.partition(":")[0] in ("convnet", "lenet"):
         model = encoded.LINEAR if through else "mlp"
     return Task(
@@ -186,12 +187,14 @@ def tuned(config: RunConfig, task: Task, method: Method) -> tuple[RunConfig, tup
     settings = with_layers(config.settings, task.encoder) if method.takes_encoder else dict(config.settings)
     validate(method.settings, settings, f"the settings of {method.name}")
     ready = method.auto is not None and config.epsilon is not None and settings.get("sigma") is None
-    asked, config = wanted(config.tuning), config.model_copy(update={"settings": settings, "tuning": "fixed"})
+    asked, free = wanted(config.tuning), config.model is None
+    config = config.model_copy(update={"settings": settings, "tuning": "fixed", "model": task.model})
     if not asked or not ready:
         return config, ()
     assert config.epsilon is not None
-    chosen = choose_settings(method, Wanted(settings, task, config.epsilon, config.secure is not None))
-    return config.model_copy(update={"settings": {**chosen.settings, **settings}}), chosen.words
+    chosen = choose_settings(method, Wanted(settings, task, config.epsilon, config.secure is not None, free))
+    found = {"settings": {**chosen.settings, **settings}, "model": chosen.model or task.model}
+    return config.model_copy(update=found), chosen.words
 
 
 def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
@@ -234,6 +237,7 @@ def plan(config: RunConfig, method: Method | None = None, encoder: Encoder | Non
         task = replace(task, public=public_images_of(config, spec, method, lambda _: None))
         task = replace(task, encoder=ready(encoder, task))
     config, _ = tuned(config, task, method)
+    task = replace(task, model=config.model or MODEL)
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,10 @@ def choose_settings(method: Method, asked: Wanted) -> Chosen:
     kept = _kept(place)
     if kept is None:
         kept = method.auto(asked)
-        kept = Chosen({k: v for k, v in kept.settings.items() if k not in asked.given}, kept.words)
+        kept = replace(kept, settings={k: v for k, v in kept.settings.items() if k not in asked.given})
         try:
             make_folder(place.parent)
-            write_atomically(place, json.dumps({"settings": dict(kept.settings), "words": kept.words}).encode())
+            write_atomically(place, json.dumps(asdict(kept)).encode())
         except OSError:
             pass  # a cache that cannot be written costs a rehearsal, no more
     return kept
@@ -56,6 +57,7 @@ def digest_of(method: Method, asked: Wanted) -> str:
     """Of everything that the choice follows from."""
     task = asked.task
     facts: list[Any] = [__version__, method.name, dict(asked.given), asked.epsilon, asked.secure, _facts(task)]
+    facts.append(asked.free_model)
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
 
 
@@ -70,6 +72,7 @@ def _kept(place: Path) -> Chosen | None:
     """The cached choice; whatever cannot be read is rehearsed again."""
     try:
         found = json.loads(read_regular(place, limit=_MOST))
-        return Chosen(dict(found["settings"]), tuple(str(line) for line in found["words"]))
+        model = found["model"]
+        return Chosen(dict(found["settings"]), tuple(map(str, found["words"])), None if model is None else str(model))
     except (OSError, UserError, ValueError, KeyError, TypeError):
         return None

@@ -42,6 +42,12 @@ def by_record(asked: Wanted, *, pooled: bool = False, proximal: bool = False) ->
     rounds, steps = _schedule(given, pooled=pooled)
     total = rounds * steps
     batch, sigma = _batch(asked, total)
+    if asked.free_model and task.model != (small := _quiet_model(asked, total)):
+        found = by_record(
+            replace(asked, task=replace(task, model=small), free_model=False), pooled=pooled, proximal=proximal
+        )
+        line = f"model {small}: the noise would be long on the {weights(task)} weights of {task.model}"
+        return replace(found, words=(line, *found.words), model=small)
     share = noise_share(_unsampled(asked, total), weights(task), steps=total, units=task.records, sites=task.asked)
     way = _way(share, LONGEST)
     lr, clip = _rate(given, way / total)
@@ -98,6 +104,16 @@ def weights(task: Task, model: str | None = None) -> int:
     """How many numbers the task's network has, or another one on the same records."""
     shapes = fedavg.model_shapes(task if model is None else replace(task, model=model))
     return sum(math.prod(shape) for _, shape in shapes.values())
+
+
+def _quiet_model(asked: Wanted, total: int) -> str:
+    """The task's network or, where the noise would be long on it, the largest of smaller ones on which it is not."""
+    task = asked.task
+    for model in (task.model, "mlp", "logreg"):
+        numbers = weights(task, model)
+        if noise_share(_unsampled(asked, total), numbers, steps=total, units=task.records, sites=task.asked) <= LOUD:
+            return model
+    return "logreg"
 
 
 def _schedule(given: Mapping[str, Any], *, pooled: bool) -> tuple[int, int]:
