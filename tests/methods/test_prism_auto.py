@@ -53,6 +53,13 @@ def test_a_secure_sum_has_one_noise_and_so_a_larger_release() -> None:
     assert together > apart
 
 
+def test_the_usual_shares_and_a_small_rank_are_taken_unless_others_are_clearly_better() -> None:
+    usual, other = auto.SHARES
+    scores = {(16, usual): 70.0, (32, usual): 79.5, (64, usual): 80.0, (16, other): 83.0, (32, other): 70.0}
+    assert auto.pick(scores) == (32, usual, 80.0)
+    assert auto.pick({**scores, (16, other): 84.5}) == (16, other, 84.5)
+
+
 def test_what_is_given_is_never_touched() -> None:
     given = {**CHEAP, "rank": 20, "networks": 3, "images": 2, "share_means": 0.3, "deliver": "network"}
     found = auto.auto(Wanted(given, task(), 1.0))

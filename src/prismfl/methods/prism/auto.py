@@ -29,7 +29,8 @@ from prismfl.privacy.mechanisms import triangle
 from prismfl.rng import Key
 
 RANKS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-SHARES = ((0.45, 0.5), (0.75, 0.2))  # squared parts of the means and of the second moment
+SHARES = ((0.45, 0.5), (0.75, 0.2))  # squared parts of the means and of the second moment, the usual ones first
+RATHER = 4.0  # points by which others must be better: strangers' covariance is further from the public one than here
 APART = 4.5  # how far two classes lie apart, in standard deviations within them, over all directions
 FALL = 0.8  # power by which the shift of a class falls off along the directions
 SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
@@ -68,8 +69,7 @@ def auto(asked: Wanted) -> Chosen:
     stage = stage_of(asked, found)
     found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
     scores = dict(rehearse(stage, found, given))
-    best = max(scores.values())
-    rank, share = min(scores, key=lambda one: (scores[one] < best - NEARLY, one[0], -scores[one]))
+    rank, share, best = pick(scores)
     shares = {"share_means": share[0], "share_covariance": share[1]}
     chosen = {**found, "rank": rank, "covariance": rank, **shares}
     models = played_models(stage, chosen)
@@ -84,6 +84,18 @@ def auto(asked: Wanted) -> Chosen:
         + " in the rehearsal; pictures are not rehearsed)",
     )
     return Chosen({key: value for key, value in chosen.items() if key not in given}, words)
+
+
+def pick(scores: Mapping[tuple[int, tuple[float, float]], float]) -> tuple[int, tuple[float, float], float]:
+    """The usual shares unless others are clearly better; of these the smallest rank that is nearly as good as the best;
+    and the score of that best one."""
+    by_share: dict[tuple[float, float], float] = {}
+    for (_, share), score in scores.items():
+        by_share[share] = max(score, by_share.get(share, 0.0))
+    usual = next(iter(by_share))
+    share = max(by_share, key=lambda one: by_share[one] + RATHER * (one == usual))
+    best = by_share[share]
+    return min(rank for (rank, one), score in scores.items() if one == share and score >= best - NEARLY), share, best
 
 
 def head_auto(asked: Wanted) -> Chosen:
