@@ -11,6 +11,7 @@ import typer
 from prismfl.cli import terminal
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
+from prismfl.stages import listening
 
 
 def synth(
@@ -38,14 +39,16 @@ def synth(
         from prismfl.synth.tables import synth_table
 
         refuse({"--public": public}, "a table", "images")
-        found = synth_table(
-            data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
-        )
+        with terminal.progress() as progress, listening(progress):
+            found = synth_table(
+                data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
+            )
     else:
         from prismfl.synth.images import synth_images
 
         refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
-        found = synth_images(data, public=public, out=out, sets=sets or [], **options)
+        with terminal.progress() as progress, listening(progress):
+            found = synth_images(data, public=public, out=out, sets=sets or [], **options)
     plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
     plain["your data so far"] = total_words(found["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]

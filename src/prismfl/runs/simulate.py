@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prismfl import runtime
+from prismfl import runtime, stages
 from prismfl.core.job import Job
 from prismfl.core.method import Method, Settings, State
 from prismfl.core.rounds import initial_state
@@ -56,7 +56,7 @@ def run(
     config: RunConfig,
     *,
     method: Method | None = None,
-    progress: local.Progress = lambda *_: None,
+    progress: stages.Progress = lambda *_: None,
     warn: Warn = lambda _: None,
     tell: Warn = lambda _: None,
 ) -> Result:
@@ -64,7 +64,11 @@ def run(
 
     A `method` that is not one of ours comes by itself: the config only keeps its words.
     """
-    method = method or find_method(config.method)
+    with stages.listening(progress):
+        return _run(config, method or find_method(config.method), progress=progress, warn=warn, tell=tell)
+
+
+def _run(config: RunConfig, method: Method, *, progress: stages.Progress, warn: Warn, tell: Warn) -> Result:
     check(config)
     config = settled(config)
     spec = spec_of(config)
@@ -115,8 +119,13 @@ def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
     return State(0, {**state.items, "model": ended.items["model"]})
 
 
-def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+def resume(path: Path, *, progress: stages.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
     """Take a killed run to its end; a finished one just reports."""
+    with stages.listening(progress):
+        return _resume(path, progress=progress, warn=warn)
+
+
+def _resume(path: Path, *, progress: stages.Progress, warn: Warn) -> Result:
     directory = RunDirectory.open(path)
     if directory.status == "finished":
         return read_result(directory)
@@ -163,7 +172,7 @@ def _execute(
     parts: Sequence[Rows],
     *,
     directory: RunDirectory,
-    progress: local.Progress,
+    progress: stages.Progress,
 ) -> Result:
     runtime.tune(config.threads)
     started = time.monotonic()
@@ -188,9 +197,10 @@ def _execute(
             }
         )
 
-    outcome = local.run(
-        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
-    )
+    with stages.listening(shown):
+        outcome = local.run(
+            job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
+        )
     scores = scores_of(job, predict, outcome, dataset)
     _, cost = spent_on(job, hosts, hub)
     result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
