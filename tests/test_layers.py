@@ -13,7 +13,7 @@ import prismfl
 ROOT = Path(prismfl.__file__).parent
 # From the ground up. A name is a folder or a module; the longest that fits a module decides.
 LAYERS = (
-    ("errors", "sources", "version", "rng", "files", "runtime"),
+    ("errors", "sources", "version", "rng", "files", "runtime", "stages"),
     ("privacy", "data"),
     ("kernels",),
     ("core",),

@@ -41,7 +41,6 @@ cli/audit
 cli/options
 cli/terminal
 core/method
-core/records
 core/task
 core/wire
 kernels/clipped_gradients

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from prismfl.sources import DEPLOYMENT, SIMULATION
 
 Identities = npt.NDArray[np.uint8]  # (n, BLOCK)
 BLOCK = 16
+NAMED = 64  # records that are named at a time
 
 
 @dataclass(frozen=True)
@@ -133,24 +135,28 @@ class RecordDraws:
         return _encipher(self._what, blocks).reshape(len(identities), BLOCK * len(counters))
 
 
-def identities(*parts: npt.NDArray[Any]) -> Identities:
+def identities(
+    *parts: npt.NDArray[Any], value: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda rows: rows
+) -> Identities:
     """A name for each record, out of its content (its row in every part) and nothing else.
 
-    Equal records are numbered: with one coin for all of them, a sample would hold all or none, which is no Poisson
-    sample.
+    `value` says what some rows of a part stand for, where it is not the numbers themselves. Equal
+    records are numbered: with one coin for all of them, a sample would hold all or none, which is no Poisson sample.
     """
     count, seen = len(parts[0]), Counter[bytes]()
     if not count:
         return np.zeros((0, BLOCK), dtype=np.uint8)
-    rows = [np.ascontiguousarray(part).reshape(count, -1).view(np.uint8) for part in parts]
     found = []
-    for record in zip(*rows):
-        content = hashlib.blake2b(digest_size=BLOCK)
-        for part in record:
-            content.update(part)
-        name = content.digest()
-        number, seen[name] = seen[name], seen[name] + 1
-        found.append(hashlib.blake2b(name, digest_size=BLOCK, salt=number.to_bytes(8)).digest() if number else name)
+    for start in range(0, count, NAMED):
+        some = [np.ascontiguousarray(value(part[start : start + NAMED])) for part in parts]
+        rows = [part.reshape(len(part), -1).view(np.uint8) for part in some]
+        for record in zip(*rows):
+            content = hashlib.blake2b(digest_size=BLOCK)
+            for row in record:
+                content.update(row)
+            name = content.digest()
+            number, seen[name] = seen[name], seen[name] + 1
+            found.append(hashlib.blake2b(name, digest_size=BLOCK, salt=number.to_bytes(8)).digest() if number else name)
     return np.frombuffer(b"".join(found), dtype=np.uint8).reshape(count, BLOCK)
 
 

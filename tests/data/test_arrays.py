@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from prismfl.core.records import as_floats
 from prismfl.data.arrays import measured_arrays, read_arrays
 from prismfl.data.faults import Faults
 from prismfl.data.found import Found
@@ -51,14 +53,19 @@ def test_pictures_become_channels_first(shape: tuple[int, ...], found: tuple[int
     assert got.kind == "image"
     assert got.x.shape[1:] == found
     first = x[0, 1, 2, 0] if shape[-1] in (1, 3) and len(shape) == 4 else x[0].reshape(-1, *shape[-2:])[0, 1, 2]
-    assert got.x[0, 0, 1, 2] == pytest.approx(first / 255)
+    assert got.x[0, 0, 1, 2] == first
+    assert got.x.dtype == np.uint8, "bytes stay bytes"
 
 
-def test_bytes_are_divided_by_255_and_floats_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_bytes_stand_for_255ths_and_floats_are_taken_as_they_are(tmp_path: Path) -> None:
     bytes_ = read(saved(tmp_path, x=np.full((1, 2, 2), 51, dtype=np.uint8), y=np.array([0])), bounds=None)
     floats = read(saved(tmp_path, x=np.full((1, 2, 2), 0.2), y=np.array([0])), bounds=None)
-    assert np.allclose(bytes_.x, 0.2)
+    declared = read(saved(tmp_path, x=np.full((1, 2, 2), 51, dtype=np.uint8), y=np.array([0])), bounds=(0.0, 255.0))
+    other = read(saved(tmp_path, x=np.full((1, 2, 2), 51, dtype=np.uint8), y=np.array([0])), bounds=(0.0, 102.0))
+    for found in (bytes_, declared):
+        assert np.allclose(as_floats(torch.from_numpy(found.x)), 0.2)
     assert np.allclose(floats.x, 0.2)
+    assert np.allclose(other.x, 0.5)
 
 
 def test_pictures_of_other_numbers_need_bounds(tmp_path: Path) -> None:

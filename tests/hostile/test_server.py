@@ -21,7 +21,7 @@ from prismfl.core.payloads import JsonDict, Weights, encode
 from prismfl.core.release import Release
 from prismfl.core.rounds import initial_state
 from prismfl.data import load
-from prismfl.data.folders import open_picture
+from prismfl.data.decoding import open_picture
 from prismfl.data.pictures import save_sheet
 from prismfl.methods import METHODS
 from prismfl.privacy import account
@@ -105,7 +105,7 @@ def test_no_folder_of_the_site_becomes_public_images(
         opened.append(path)
         return open_picture(path)
 
-    monkeypatch.setattr("prismfl.data.folders.open_picture", noted)
+    monkeypatch.setattr("prismfl.data.decoding.open_picture", noted)
     for place in (str(folder_of_pictures), f"{folder_of_pictures}/", "../private", "x=/etc", "/", "~", ".", ""):
         told = prism_local(public=place)
         for kind in ("hello", "round"):

@@ -12,6 +12,7 @@ from prismfl.cli import terminal
 from prismfl.cli.options import Encoder, Images
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
+from prismfl.stages import listening
 
 
 def synth(
@@ -41,9 +42,10 @@ def synth(
         from prismfl.synth.tables import synth_table
 
         refuse({"--public": public, "--encoder": encoder, "--images": images}, "a table", "images")
-        found = synth_table(
-            data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
-        )
+        with terminal.progress() as progress, listening(progress):
+            found = synth_table(
+                data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
+            )
     else:
         from prismfl.runs import choosing
         from prismfl.synth.images import synth_images
@@ -51,7 +53,8 @@ def synth(
         refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
         options["encoder"] = choosing.looked_through("prism", encoder)
         wanted = [] if images is None else [f"images={images}"]
-        found = synth_images(data, public=public, out=out, sets=[*wanted, *(sets or [])], **options)
+        with terminal.progress() as progress, listening(progress):
+            found = synth_images(data, public=public, out=out, sets=[*wanted, *(sets or [])], **options)
     plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
     plain["your data so far"] = total_words(found["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 import torch
 
-from prismfl.core.records import Records
+from prismfl.core.records import Records, as_floats
 from prismfl.errors import BoundaryError, UserError
 from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.kernels.loss import Loss, refuse_cross_record_layers, refuse_other_shapes
+from prismfl.kernels.parts import at_a_time
 from prismfl.kernels.per_record import equal_blocks, filled_up
 from prismfl.kernels.row_by_row import RowByRow
 from prismfl.privacy import mechanisms, shares
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.shares import Rules
 from prismfl.rng import NoiseStream, RecordDraws, identities
+from prismfl.stages import track
 
 CHUNK = 500
 Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -147,7 +149,7 @@ class PrivateRecords:
         rate = self.rate(batch)
         draws = self._draws()
         sample = self._sample(rate, draws)
-        inputs: tuple[torch.Tensor, ...] = (sample.x.to(self.device), sample.y.to(self.device))
+        inputs: tuple[torch.Tensor, ...] = (as_floats(sample.x.to(self.device)), sample.y.to(self.device))
         if normals:
             inputs += (draws.normal(sample.identities, normals).to(self.device),)
         sums = clipped_gradient_sum(
@@ -208,7 +210,7 @@ class PrivateRecords:
         if not self.allow_exact:
             raise BoundaryError("This method promises a guarantee and may not open the exact records.")
         self.meter.add(Cost.non_private(unit=self.unit, relation=self.relation))
-        return Records(self._records.x.to(self.device), self._records.y.to(self.device), self._records.unit)
+        return self._records.floats(self.device)
 
     @property
     def _width(self) -> torch.dtype:
@@ -271,17 +273,20 @@ class PrivateRecords:
     def _chunk(self, rate: float) -> int:
         """Records that `rows` sees at a time: from public numbers, since a record's own row may not depend on how many
         others there are; one by one under `reference`."""
-        return 1 if self.reference else min(CHUNK, equal_blocks(rate * self.declared, CHUNK))
+        most = at_a_time(self._records.x.shape[1:], CHUNK)
+        return 1 if self.reference else min(most, equal_blocks(rate * self.declared, most))
 
     def _rows_in_chunks(self, rows: Rows, sample: Records, size: int) -> Iterator[torch.Tensor]:
         """Rows of `size` records at a time, filled up with nothing, so that memory stays bounded.
 
         The first block is one row of zeros, as wide as the answer: an empty sample then has the same shape.
         """
-        x = torch.zeros(1, *sample.x.shape[1:], dtype=sample.x.dtype, device=self.device)
+        x = as_floats(torch.zeros(1, *sample.x.shape[1:], dtype=sample.x.dtype, device=self.device))
         yield torch.zeros_like(rows(x, torch.zeros(1, dtype=torch.int64, device=self.device)).cpu())
-        for part in zip(torch.split(sample.x, size), torch.split(sample.y, size)) if len(sample) else ():
+        parts = zip(torch.split(sample.x, size), torch.split(sample.y, size)) if len(sample) else ()
+        for part in track(parts, "records", len(sample), each=lambda pair: len(pair[0])):
             x, y = (t.to(self.device) for t in filled_up(part, size))
+            x = as_floats(x)
             # Through a network of a server's choice, too, a record's own row may not hang on its place among others.
             with RowByRow():
                 row = rows(x, y)[: len(part[0])].cpu()

@@ -205,7 +205,7 @@ def adopt_step(job: Job, state: State, host: Host) -> dict[str, Payload]:
     """What a site makes for itself from the final state and its own raw records. Nothing of it is sent."""
     if job.method.adopt is None:
         return {}
-    site = OwnSite(host.name, host.records(), host.memory(job, state.round), job.task)
+    site = OwnSite(host.name, host.records().floats(), host.memory(job, state.round), job.task)
     return dict(job.method.adopt(job.settings, state, site, job.key.child("adopt", host.name)))
 
 

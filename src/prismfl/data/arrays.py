@@ -53,20 +53,26 @@ def read_arrays(
         if len(column) != len(read[0][1]):
             raise UserError(f"Expected {len(read[0][1])} values in '{key}' of {path}, got {len(column)}.")
     kind: Kind = "image" if read[0][0].ndim == 4 else "table"
-    kept = faults.kept(len(read[0][1]))
+    kept, x = faults.kept(len(read[0][1])), read[0][0]
     held = noted[1].kept(len(read[1][1])) if len(read) == 2 else None
+    x, raw = (_rows(part, kept) for part in (x, _numbers(arrays[parts[0][0]], faults)))
     return Found(
         kind,
-        read[0][0][kept],
+        x,
         read[0][1][kept],
         names,
-        _prints(_numbers(arrays[parts[0][0]], faults)[kept], read[0][0][kept]),
+        _prints(raw, x),
         unit=ids[unit][kept] if unit else None,
         natural=ids[natural][kept] if natural else None,
-        test=None if held is None else (read[1][0][held], read[1][1][held]),
+        test=None if held is None else (_rows(read[1][0], held), read[1][1][held]),
         faults=faults,
-        more=(bag_prints(_numbers(arrays[parts[0][0]], faults)[kept].tolist()),) if kind == "table" else (),
+        more=(bag_prints(raw.tolist()),) if kind == "table" else (),
     )
+
+
+def _rows(array: Array, kept: npt.NDArray[np.int64]) -> Array:
+    """Some rows in their order; no copy where they are all."""
+    return array if len(kept) == len(array) else array[kept]
 
 
 def _declared(path: Path, classes: Sequence[str] | None, bounds: Bounds | None, *, lenient: bool) -> tuple[str, ...]:
@@ -94,11 +100,12 @@ def measured_arrays(path: Path) -> dict[str, Any]:
     return {**side, "channels": shape[0], "bounds": (0.0, tops.get(x.dtype, 1.0))}
 
 
-def _prints(raw: Array, scaled: Floats) -> list[bytes]:
+def _prints(raw: Array, scaled: Array) -> list[bytes]:
     """Of the numbers as stored; pictures of other numbers have no range but the declared one."""
     if raw.ndim == 2:
         return vector_prints(raw)
-    pictures = _layout(raw, "x") if raw.dtype in (np.uint8, np.uint16) else scaled
+    stored = raw.dtype in (np.uint8, np.uint16) and scaled.dtype != np.uint8
+    pictures = _layout(raw, "x") if stored else scaled
     return [picture_print(picture) for picture in pictures]
 
 
@@ -119,8 +126,8 @@ def _numbers(x: Array, faults: Faults) -> Array:
     return found.reshape(x.shape)
 
 
-def features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Floats:
-    """Images in [0, 1], or rows in [-1, 1] by their declared bounds; a record with a value that is none is a fault."""
+def features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Array:
+    """Ready for training: float32, or pictures of bytes as they are where these stand for their whole range."""
     x = _numbers(x, faults)
     if faults.lenient and not x.size:
         return np.zeros((len(x), *(x.shape[1:] or (0,))), dtype=np.float32)
@@ -143,6 +150,8 @@ def features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Flo
     low, high = bounds or (0.0, 255.0 if x.dtype == np.uint8 else 1.0)
     if bounds is None and x.size and (x.min() < low or x.max() > high):
         raise UserError(f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); declare bounds for others.")
+    if x.dtype == np.uint8 and (low, high) == (0.0, 255.0):
+        return _layout(x, where)
     with np.errstate(invalid="ignore", over="ignore"):
         images = _layout(x, where).astype(np.float32)
         scaled: Floats = np.clip((images - np.float32(low)) / np.float32(high - low), 0, 1)

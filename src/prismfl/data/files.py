@@ -18,7 +18,7 @@ from prismfl.data.ids import codes_of
 from prismfl.data.schema import Schema
 from prismfl.data.schema_file import read_schema
 from prismfl.data.spec import Dataset, Spec
-from prismfl.data.split import place_of
+from prismfl.data.split import place_of, take_out
 from prismfl.errors import UserError
 
 
@@ -127,7 +127,8 @@ def _dataset(place: Path, records: Found, *, test_fraction: float, train_size: i
     test = records.test
     if test is None:
         held = _held_out(records, test_fraction)
-        test = (records.x[held], records.y[held])
+    x, out = take_out(records.x, held)
+    test = test or (out, records.y[held])
     train = ~held
     notices = list(records.notices)
     if train_size is None:
@@ -146,7 +147,7 @@ def _dataset(place: Path, records: Found, *, test_fraction: float, train_size: i
     )
     return Dataset(
         spec,
-        torch.from_numpy(records.x[train]),
+        torch.from_numpy(x),
         torch.from_numpy(records.y[train]),
         torch.from_numpy(test[0]),
         torch.from_numpy(test[1]),

@@ -11,6 +11,7 @@ import numpy as np
 
 from prismfl.data.drawing import Pixels, Rng, dead_leaves, grid, smooth_noise, uniform
 from prismfl.data.portraits import draw_portraits
+from prismfl.stages import track
 
 _CHUNK = 256
 _LUMINANCE = np.array([[0.299], [0.587], [0.114]], dtype=np.float32)
@@ -24,8 +25,8 @@ def draw(kind: str, *, shape: tuple[int, int, int], count: int, seed: int) -> Pi
     The first ones do not depend on `count`.
     """
     channels, height, width = shape
-    batches = []
-    for start in range(0, count, _CHUNK):
+    found = np.empty((count, *shape), dtype=np.float32)
+    for start in track(range(0, count, _CHUNK), "drawing public images", count, each=lambda _: _CHUNK):
         rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD2A3, start]))
         if kind in _GREY:
             images = np.repeat(_GREY[kind](rng, _CHUNK, height, width)[:, None], channels, axis=1)
@@ -34,8 +35,8 @@ def draw(kind: str, *, shape: tuple[int, int, int], count: int, seed: int) -> Pi
             if channels == 1:
                 images = images @ _LUMINANCE
             images = images.transpose(0, 3, 1, 2)
-        batches.append(images)
-    return np.ascontiguousarray(np.concatenate(batches)[:count], dtype=np.float32)
+        found[start : start + _CHUNK] = images[: count - start]
+    return found
 
 
 def _strokes(rng: Rng, n: int, height: int, width: int) -> Pixels:

@@ -157,7 +157,8 @@ def _choose(found: int, count: int, rng: np.random.Generator, name: str) -> npt.
 def _folder(folder: Path, shape: tuple[int, int, int], count: int, rng: np.random.Generator) -> Public:
     import torch
 
-    from prismfl.data.folders import SUFFIXES, open_picture, to_array
+    from prismfl.data.decoding import open_picture, to_array
+    from prismfl.data.folders import SUFFIXES
 
     if not folder.is_dir():
         raise UserError(f"Expected a folder of public images at {folder}, but there is none.")

@@ -37,12 +37,13 @@ class Spec:
 class Dataset:
     """Records ready for training: float32 features, int64 labels, split into a training and a test part.
 
-    Images are NCHW in [0, 1]; tables lie in [-1, 1] with one-hot categories. `unit_train` holds an integer per
-    training record that follows from the id of its privacy unit (a patient, say) alone; None means that every record is
-    its own unit. `natural_train` is the id column that the split `natural` groups by, where the data has one.
-    `prints_train` says what each record of own data is, whatever file it came in; it stays on the site, and so does
-    `left_out`, the number of training records that could not be read, with where the first of them lie. `pictures` are
-    the training records before a public encoder looked at them, where one did: they decide who a record is.
+    Images are NCHW in [0, 1], or bytes that stand for it where the files have 8 bits: whoever computes makes floats of
+    those it is at (`core.records.as_floats`). Tables lie in [-1, 1] with one-hot categories. `unit_train` holds an
+    integer per training record that follows from the id of its privacy unit (a patient, say) alone; None means that
+    every record is its own unit. `natural_train` is the id column that the split `natural` groups by, where the data
+    has one. `prints_train` says what each record of own data is, whatever file it came in; it stays on the site, and so
+    does `left_out`, the number of training records that could not be read, with where the first of them lie; where a
+    public encoder looked at the training records, `pictures` are those from before: they decide who a record is.
     """
 
     spec: Spec

@@ -15,6 +15,7 @@ from prismfl.data.spec import Dataset, Spec
 Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
 Part = tuple[npt.NDArray[Any], Labels]
+_MOVED = 64
 
 
 def place_of(*path: str | bytes) -> float:
@@ -33,6 +34,20 @@ def stratified(y: Labels, held: int) -> tuple[Indices, Indices]:
         steps = np.arange(count + 1) * take // count
         mask[np.flatnonzero(y == label)] = np.diff(steps) > 0
     return np.flatnonzero(~mask), np.flatnonzero(mask)
+
+
+def take_out(x: npt.NDArray[Any], held: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The rows that are not `held`, and those that are. Pictures are moved up in place: their reader needs them no
+    more, and there is no second copy of the larger part."""
+    if not held.any():
+        return x, x[:0]
+    if x.ndim != 4 or not x.flags.writeable:
+        return x[~held], x[held]
+    out, rest = x[held], np.flatnonzero(~held)
+    for start in range(0, len(rest), _MOVED):
+        some = rest[start : start + _MOVED]
+        x[start : start + len(some)] = x[some]  # from behind or from where they are: nothing is lost
+    return x[: len(rest)], out
 
 
 def divide(spec: Spec, x: npt.NDArray[Any], y: Labels) -> tuple[Part, Part]:

@@ -27,12 +27,12 @@ def warp(x: torch.Tensor, u: torch.Tensor, *, flip: bool = False) -> torch.Tenso
 
 def shift_and_flip(x: torch.Tensor, generator: torch.Generator, *, shift: int = 3) -> torch.Tensor:
     """Half the images mirrored, each moved by up to `shift` pixels over a reflected border."""
-    n, channels, side, _ = x.shape
+    n, channels, height, width = x.shape
     flip = torch.rand(n, generator=generator, device=generator.device).to(x.device) < 0.5
     x = torch.where(flip[:, None, None, None], x.flip(3), x)
     move = torch.randint(2 * shift + 1, (n, 2), generator=generator, device=generator.device).to(x.device)
-    padded, line = F.pad(x, [shift] * 4, mode="reflect"), torch.arange(side, device=x.device)
-    rows, cols = (move[:, :1] + line)[:, None, :, None], (move[:, 1:] + line)[:, None, None, :]
+    padded, line = F.pad(x, [shift] * 4, mode="reflect"), torch.arange(max(height, width), device=x.device)
+    rows, cols = (move[:, :1] + line[:height])[:, None, :, None], (move[:, 1:] + line[:width])[:, None, None, :]
     image = torch.arange(n, device=x.device)[:, None, None, None]
     plane = torch.arange(channels, device=x.device)[None, :, None, None]
     return padded[image, plane, rows, cols]

@@ -83,8 +83,6 @@ def tanh_convnet(shape: tuple[int, ...], classes: int, width: int = 64) -> nn.Mo
 
     It is smooth (average pooling), and normalised record by record where the original normalises over the batch.
     """
-    if shape[1] < 9:
-        raise UserError(f"Model 'tanh-convnet' needs images of at least 9 pixels a side, got {shape[1]}.")
     layers: list[nn.Module] = []
     channels = shape[0]
     for number, factor in enumerate((1, 2, 2, 4, 4, 4, 4, 4)):
@@ -104,7 +102,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "sigmoid-lenet": sigmoid_lenet,
     "tanh-convnet": tanh_convnet,
 }
-IMAGE_MODELS = {"convnet", "lenet", "sigmoid-lenet", "tanh-convnet"}
+IMAGE_MODELS = {"convnet": 8, "lenet": 4, "sigmoid-lenet": 1, "tanh-convnet": 9}
+"""Networks for images, and the smallest side that is left of their maps when they are pooled."""
 
 
 def _features(shape: tuple[int, ...]) -> int:
@@ -163,6 +162,12 @@ def _check_name(base: str, width: str, shape: tuple[int, ...]) -> None:
         raise UserError(f"Unknown model '{base}'; choose one of {', '.join(MODELS)}.")
     if base in IMAGE_MODELS and len(shape) != 3:
         raise UserError(f"Model '{base}' needs images, but the data are tables; use mlp or logreg.")
+    least = IMAGE_MODELS.get(base, 0)
+    if least and (shape[1] != shape[2] or shape[1] < least):
+        raise UserError(
+            f"Model '{base}' needs square images of at least {least} pixels a side, got {shape[1]}x{shape[2]}; declare "
+            "image_size, or use mlp or logreg."
+        )
     if width and not width.isdigit():
         raise UserError(f"Expected a model width as a whole number, as in '{base}:32', got '{width}'.")
 

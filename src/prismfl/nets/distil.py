@@ -11,6 +11,7 @@ from prismfl.kernels.loss import Params
 from prismfl.nets.augment import shift_and_flip
 from prismfl.nets.classifier import Classifier, Shaped, network
 from prismfl.rng import Key
+from prismfl.stages import track
 
 EMA = 0.995
 
@@ -45,7 +46,7 @@ def distil(
     optimiser = torch.optim.AdamW(list(leaves.values()), lr=lr, weight_decay=5e-4)
     generator = key.torch()
     order = torch.multinomial(weights.cpu(), steps * batch, replacement=True, generator=generator)
-    for i, rows in enumerate(torch.split(order, batch)):
+    for i, rows in enumerate(track(torch.split(order, batch), "training", steps)):
         optimiser.param_groups[0]["lr"] = lr * min(1.0, (i + 1) / 50) * 0.5 * (1 + math.cos(math.pi * i / steps))
         pictures = shift_and_flip(x[rows], generator) if colour else x[rows]
         loss = -(y[rows] * F.log_softmax(classifier.logits(leaves, pictures), 1)).sum(1).mean()

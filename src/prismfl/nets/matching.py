@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional as F
 
+from prismfl.nets.smaller import smaller
 from prismfl.rng import Key
+from prismfl.stages import track
 
 Look = Callable[[torch.Tensor], torch.Tensor]
 BLUR = torch.tensor([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16.0
@@ -40,12 +42,15 @@ def match_images(
     optimiser = torch.optim.Adam([free], lr=lr, betas=(0.9, 0.99))
     mean_of = F.one_hot(labels, len(targets)).to(seeds)
     mean_of = (mean_of / mean_of.sum(0).clamp_min(1.0)).T
-    for i in range(steps):
+    for i in track(range(steps), "matching", steps):
         optimiser.param_groups[0]["lr"] = lr * (0.05 + 0.475 * (1 + math.cos(math.pi * i / steps)))
         images = torch.sigmoid(F.conv2d(F.pad(free, [1] * 4, mode="replicate"), kernel, groups=channels))
-        loss = closeness * (images - seeds).square().flatten(1).sum(1).mean()
+        loss = torch.zeros((), device=seeds.device)
+        if closeness:
+            loss = closeness * (images - seeds).square().flatten(1).sum(1).mean()
+        seen = smaller(images)  # once for all looks
         for k in torch.randperm(len(looks), generator=generator)[:per_step].tolist():
-            loss = loss + (mean_of @ looks[k](images) - targets[:, k]).square().sum() / per_step
+            loss = loss + (mean_of @ looks[k](seen) - targets[:, k]).square().sum() / per_step
         if spread is not None and i % spread_every == 0:
             loss = loss + spread(images)
         optimiser.zero_grad(set_to_none=True)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from prismfl.nets.smaller import smaller
 from prismfl.rng import Key
 
 CONTRAST_FLOOR = 1e-3  # keeps flat patches from being blown up to pure noise
@@ -45,6 +46,7 @@ class Patches(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Pooled two-sided soft-threshold codes of every patch, and coarse colour. Differentiable in the images."""
+        images = smaller(images)
         width, channels = self.whiten.shape[0], images.shape[1]
         padded = F.pad(images, [self.side // 2] * 4)
         box = torch.full((1, channels, self.side, self.side), 1.0 / width, device=images.device)
@@ -74,10 +76,10 @@ def learn_patches(
     samples: int = 60_000,
 ) -> Patches:
     """Whiten random patches of public images (n, c, h, w in 0..1) and cluster them on the sphere."""
-    generator = key.torch()
-    channels, room = images.shape[1], images.shape[2] - side + 1
+    images, generator = smaller(images), key.torch()
+    channels, rooms = images.shape[1], torch.tensor(images.shape[2:]) - side + 1
     which = torch.randint(len(images), (4 * samples,), generator=generator)
-    at = torch.randint(room, (4 * samples, 2), generator=generator)
+    at = torch.randint(int(rooms.max()), (4 * samples, 2), generator=generator) % rooms
     patches = images.unfold(2, side, 1).unfold(3, side, 1)[which, :, at[:, 0], at[:, 1]].reshape(4 * samples, -1)
     patches = patches - patches.mean(1, keepdim=True)
     # Flat patches (the black ground of a drawing) say nothing; keep the most telling quarter.

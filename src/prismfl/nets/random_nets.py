@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from prismfl.nets.augment import warp
+from prismfl.nets.smaller import smaller
 from prismfl.rng import Key
 
 Layers = tuple[tuple[torch.Tensor, torch.Tensor], ...]
@@ -40,6 +41,7 @@ def random_nets(
 
     Each answers from its last `depth` maps, and sees images moved by up to `views` of what `affine` moves them.
     """
+    public = smaller(public)
     return tuple(
         _random_net(public, width=width, features=features, depth=depth, views=views, key=key.child(k))
         for k in range(count)
@@ -47,13 +49,14 @@ def random_nets(
 
 
 def _random_net(public: torch.Tensor, *, width: int, features: int, depth: int, views: float, key: Key) -> RandomNet:
-    generator, channels, side, device = key.torch(), public.shape[1], public.shape[2], public.device
+    generator, channels, sides, device = key.torch(), public.shape[1], list(public.shape[2:]), public.device
     layers, sizes = [], []
     for _ in range(3):
         weight = torch.randn(width, channels, 3, 3, generator=generator) * math.sqrt(2.0 / (9 * channels))
         layers.append((weight.to(device), 0.2 * torch.randn(width, generator=generator).to(device)))
-        channels, side = width, max(1, side // 2)
-        sizes.append(width * side * side)
+        channels = width
+        sides = [side // 2 for side in sides] if min(sides) > 1 else sides
+        sizes.append(width * math.prod(sides))
     projections = tuple(
         (torch.randn(size, features, generator=generator) / math.sqrt(size)).to(device)
         for size in reversed(sizes[-depth:])
@@ -68,10 +71,11 @@ def _random_net(public: torch.Tensor, *, width: int, features: int, depth: int, 
 def _raw(
     x: torch.Tensor, layers: Layers, projections: tuple[torch.Tensor, ...], view: torch.Tensor | None
 ) -> torch.Tensor:
+    x = smaller(x)
     maps = [x if view is None else warp(x, view.expand(len(x), 6))]
     for weight, bias in layers:
         x = F.conv2d(maps[-1], weight, padding=1)
         x = F.relu(F.group_norm(x, x.shape[1], eps=1e-3) + bias[:, None, None])
-        maps.append(F.avg_pool2d(x, 2) if x.shape[-1] > 1 else x)
+        maps.append(F.avg_pool2d(x, 2) if min(x.shape[2:]) > 1 else x)
     answers = [x.flatten(1) @ project for x, project in zip(reversed(maps), projections)]
     return torch.stack(answers).sum(0)

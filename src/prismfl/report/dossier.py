@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from prismfl.core.records import as_floats
 from prismfl.data import DATASETS, summary
 from prismfl.data.pictures import grid, save_sheet
 from prismfl.errors import UserError
+from prismfl.kernels.parts import in_parts
 from prismfl.report.editions import Edition, share
 from prismfl.report.facts import collect, lacking
 from prismfl.runs.reopen import Reopened, reopen
@@ -55,9 +57,10 @@ def _neighbours(run: Reopened) -> list[dict[str, Any]]:
     labels = made.hard_y
     first = [int(torch.nonzero(labels == c)[0]) for c in sorted(set(labels.tolist()))][:COLUMNS]
     chosen = made.x[first]
-    distances = torch.cdist(chosen.flatten(1), run.dataset.x_train.flatten(1))
-    near, where = distances.min(1)
-    sheet = grid(torch.cat([chosen, run.dataset.x_train[where]]), len(first))
+    private = run.dataset.x_train
+    distances = [torch.cdist(chosen.flatten(1), as_floats(part).flatten(1)) for part in in_parts(private, 4000)]
+    near, where = torch.cat(distances, 1).min(1)
+    sheet = grid(torch.cat([chosen, as_floats(private[where])]), len(first))
     with TemporaryDirectory() as folder:
         file = Path(folder) / "neighbours.png"
         save_sheet(sheet, file, scale=3)

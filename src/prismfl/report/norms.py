@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from prismfl.core.payloads import SyntheticSet
+from prismfl.core.records import as_floats
 from prismfl.errors import UserError
 from prismfl.nets.classifier import build
 from prismfl.rng import Key
@@ -32,7 +33,7 @@ def norms_by_layer(path: Path) -> dict[str, tuple[list[float], list[float]]]:
         )
         if images is not None:
             own = torch.as_tensor(rows)[:RECORDS]
-            pair = ((data.x_train[own], data.y_train[own]), (images.x, images.hard_y))
+            pair = ((as_floats(data.x_train[own]), data.y_train[own]), (images.x, images.hard_y))
             model = params["model"].to("cpu")
             real, made = ([float(g.norm()) for g in classifier.gradient(model, x, y).values()] for x, y in pair)
             found[name] = (real, made)

@@ -14,6 +14,7 @@ from prismfl.core.job import Job
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load, load_path, parse_split, partition
 from prismfl.data.facts import UndeclaredError
+from prismfl.data.folders import class_folders, folder_shape
 from prismfl.rng import Identities
 from prismfl.runs.config import RunConfig
 from prismfl.runs.planning import (
@@ -33,7 +34,13 @@ def spec_of(config: RunConfig) -> Spec:
     try:
         return declared_spec(config)
     except UndeclaredError:
-        return read_data(config).spec
+        place = Path(config.data)
+        if not place.is_dir():
+            return read_data(config).spec
+        names = tuple(config.classes) if config.classes else class_folders(place)
+        shape = folder_shape(place, classes=config.classes, size=config.image_size, channels=config.channels)
+        size = 0 if config.records is None else config.records * config.sites
+        return Spec(place.name, "image", shape, names, size, "", "", unit=unit_column(config))
 
 
 def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:

@@ -90,6 +90,9 @@ class Reopened:
 
     def batch_behind(self, site: str, state: State) -> Records:
         """The records that a site used in a round: its batch, or everything its local training went through."""
+        return self._behind(site, state).floats()
+
+    def _behind(self, site: str, state: State) -> Records:
         job, records = self.whole_job, self.records[site]
         if job.method.guarantee == "site":
             return self._replayed(site, state)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prismfl import runtime
+from prismfl import runtime, stages
 from prismfl.core.job import Job
 from prismfl.core.method import Method, Settings, State
 from prismfl.core.rounds import initial_state
@@ -61,7 +61,7 @@ def run(
     *,
     method: Method | None = None,
     encoder: Encoder | None = None,
-    progress: local.Progress = lambda *_: None,
+    progress: stages.Progress = lambda *_: None,
     warn: Warn = lambda _: None,
     tell: Warn = lambda _: None,
 ) -> Result:
@@ -69,7 +69,14 @@ def run(
 
     A `method` or an `encoder` that is not one of ours comes by itself: the config only keeps its words.
     """
-    method = method or find_method(config.method)
+    with stages.listening(progress):
+        found = method or find_method(config.method)
+        return _run(config, found, encoder=encoder, progress=progress, warn=warn, tell=tell)
+
+
+def _run(
+    config: RunConfig, method: Method, *, encoder: Encoder | None, progress: stages.Progress, warn: Warn, tell: Warn
+) -> Result:
     check(config)
     config = mixed_public(settled(config), method)
     spec = spec_of(config)
@@ -126,8 +133,13 @@ def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
     return State(0, {**state.items, "model": ended.items["model"]})
 
 
-def resume(path: Path, *, progress: local.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
+def resume(path: Path, *, progress: stages.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
     """Take a killed run to its end; a finished one just reports."""
+    with stages.listening(progress):
+        return _resume(path, progress=progress, warn=warn)
+
+
+def _resume(path: Path, *, progress: stages.Progress, warn: Warn) -> Result:
     directory = RunDirectory.open(path)
     if directory.status == "finished":
         return read_result(directory)
@@ -174,7 +186,7 @@ def _execute(
     parts: Sequence[Rows],
     *,
     directory: RunDirectory,
-    progress: local.Progress,
+    progress: stages.Progress,
 ) -> Result:
     runtime.tune(config.threads)
     started = time.monotonic()
@@ -200,9 +212,10 @@ def _execute(
             }
         )
 
-    outcome = local.run(
-        job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
-    )
+    with stages.listening(shown):
+        outcome = local.run(
+            job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
+        )
     scores = scores_of(job, predict, outcome, dataset)
     _, cost = spent_on(job, hosts, hub)
     result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)

@@ -46,7 +46,7 @@ from prismfl.runs.config import RunConfig, check, written
 from prismfl.runs.encoders import encoder_of
 from prismfl.runs.planning import Warn, is_own, resolve, task_of, tuned
 from prismfl.runs.records import spec_of
-from prismfl.transport.in_process import Progress
+from prismfl.stages import Progress
 
 BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),

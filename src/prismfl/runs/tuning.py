@@ -62,7 +62,7 @@ def digest_of(method: Method, asked: Wanted) -> str:
 
 
 def _facts(task: Task) -> list[Any]:
-    images = None if task.public is None else hashlib.sha256(task.public.cpu().numpy().tobytes()).hexdigest()
+    images = None if task.public is None else hashlib.sha256(task.public.cpu().contiguous().numpy().data).hexdigest()
     looked = None if task.encoder is None else task.encoder.digest
     numbers = [task.shape, len(task.classes), len(task.sites), task.records, task.model, task.delta, task.relation]
     return [*numbers, task.participation, images, looked]

@@ -34,7 +34,7 @@ from prismfl.files.bounded import read_json, read_regular
 from prismfl.site.config import SiteConfig
 from prismfl.site.folder import FILE
 
-FORMAT = 2
+FORMAT = 3
 """Of the snapshot and of the rule by which values are mapped; a change of either is a new number."""
 LIMIT = 16 * 2**30
 NOTE, TENSORS = "data.json", "records.safetensors"
@@ -247,7 +247,8 @@ def _snapshot(path: Path, digest: str, spec: Spec, left_out: int) -> SiteData:
     """The tensors under `path` if they are what was written. What was read once is not read again."""
     found = read_tensors(_intact(path, digest))
     x, y, prints, unit = found["x"], found["y"], found["prints"], found.get("unit")
-    whole = (x.dtype, y.dtype, prints.dtype) == (torch.float32, torch.int64, torch.uint8)
+    kinds = (torch.float32, torch.uint8) if spec.kind == "image" else (torch.float32,)
+    whole = x.dtype in kinds and (y.dtype, prints.dtype) == (torch.int64, torch.uint8)
     printed = prints.dim() == 2 and prints.shape[1] == PRINT and len(prints) >= len(y)
     whole = whole and x.shape == (len(y), *spec.shape) and printed
     if not whole or (unit is not None and (unit.dtype, unit.shape) != (torch.int64, y.shape)):

@@ -45,9 +45,9 @@ def images_of(array: Array) -> torch.Tensor:
     array = array[:, None] if array.ndim == 3 else array
     if array.ndim != 4 or array.shape[1] not in (1, 3):
         raise UserError(f"Expected images as (n, h, w) or (n, channels, h, w) with 1 or 3 channels, got {array.shape}.")
-    x = torch.tensor(array, dtype=torch.float32)
     if array.dtype == np.uint8:
-        return x / 255.0
+        return torch.tensor(array)
+    x = torch.tensor(array, dtype=torch.float32)
     if len(x) and not (float(x.min()) >= 0.0 and float(x.max()) <= 1.0):
         raise UserError("Expected image values as bytes or in [0, 1].")
     return x

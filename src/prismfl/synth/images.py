@@ -12,7 +12,7 @@ import torch
 
 from prismfl.core.once import Holder
 from prismfl.core.payloads import SyntheticSet
-from prismfl.core.records import Records
+from prismfl.core.records import Records, as_floats
 from prismfl.data import DATASETS, Dataset
 from prismfl.data.folders import folder_names
 from prismfl.data.pictures import grid, save_grid, save_sheet
@@ -80,7 +80,8 @@ def onsite_comparison(folder: Path, made: torch.Tensor, *, seeds: torch.Tensor, 
     held_out = dataset.x_test[:1000]
     found = compare(made, private=dataset.x_train, held_out=held_out, seeds=seeds)
     rows = torch.arange(0, len(made), max(1, len(made) // 20))[:20]
-    triples = torch.stack([seeds[rows], made[rows], dataset.x_train[found.nearest[rows]]], 1).flatten(0, 1)
+    nearest = as_floats(dataset.x_train[found.nearest[rows]])
+    triples = torch.stack([seeds[rows], made[rows], nearest], 1).flatten(0, 1)
     save_sheet(grid(triples, 6), folder / "seed-synthetic-nearest-private.png")
     (folder / "README.txt").write_text("These pictures show private records. They are for this site only.\n")
     (folder / "visual.json").write_text(json.dumps(found.as_dict(), indent=2) + "\n")

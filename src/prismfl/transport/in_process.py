@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prismfl.core.job import Job
@@ -13,11 +13,11 @@ from prismfl.core.payloads import Payload, decode
 from prismfl.core.rounds import Host, Hub, adopt_step, site_step
 from prismfl.runs.directory import RunDirectory
 from prismfl.secure import protocol as secure
+from prismfl.stages import Progress, listening
 from prismfl.transport.conductor import AfterRound, Conductor
 from prismfl.transport.inbox import MemoryInbox
 from prismfl.transport.post import Answer, Request, RoundRules
 
-Progress = Callable[[str, int, int], None]
 NO_WAITING = RoundRules(quorum=1, deadline=math.inf, join=math.inf, poll=0.0)
 
 
@@ -79,10 +79,11 @@ class InProcess:
         self._done += 1
         # Both checkpoints are past what is two rounds old; what is younger may have to be sent again.
         arrived = _waiting(job, host, before=state.round - 1)
-        if not turn:
-            return site_step(job, state, host, arrived=arrived)
-        roster = secure.simulated(job, host.name)
-        return secure.site_turn(job, state, host, roster, turn=turn, told=request.told, arrived=arrived)
+        with listening(lambda stage, done, total: self.progress(f"{host.name}, {stage}", done, total)):
+            if not turn:
+                return site_step(job, state, host, arrived=arrived)
+            roster = secure.simulated(job, host.name)
+            return secure.site_turn(job, state, host, roster, turn=turn, told=request.told, arrived=arrived)
 
     def before_step(self, round: int) -> None:
         """The server is at work: all sites of the round are done."""

@@ -16,6 +16,7 @@ from prismfl.adversary.attacks.membership_synthetic import OpenDecoder, SeenDeco
 from prismfl.adversary.cases import Case, Need, Scene
 from prismfl.adversary.scores.membership import Members, Originals
 from prismfl.core.payloads import Synthesizer, Weights
+from prismfl.core.records import as_floats
 from prismfl.methods.generators.threedgl import PREFIX, Config, kind_at, recipe_of
 from prismfl.nets.beta_vae import build_decoder
 from prismfl.nets.classifier import Classifier, Params, build
@@ -46,9 +47,9 @@ def _candidates(scene: Scene) -> Candidates:
     test = key.child("others").numpy().permutation(len(data.y_test))
     count = min(records, math.ceil(len(test) / 2))
     others, rest = test[:count], test[count : count + 4 * records]
-    x = torch.cat([data.x_train[chosen], data.x_test[others]])
+    x = torch.cat([as_floats(data.x_train[chosen]), as_floats(data.x_test[others])])
     y = torch.cat([data.y_train[chosen], data.y_test[others]])
-    return Candidates(x, y, len(chosen), data.x_test[rest])
+    return Candidates(x, y, len(chosen), as_floats(data.x_test[rest]))
 
 
 def _cost(scene: Scene) -> Cost | None:

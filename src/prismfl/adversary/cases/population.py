@@ -14,7 +14,7 @@ from prismfl.adversary.cases import Case, Need, Scene
 from prismfl.adversary.scores.population import ClassMeans, ColumnValues, HiddenClasses, RichSites
 from prismfl.adversary.view import kept
 from prismfl.core.payloads import Payload, Weights
-from prismfl.core.records import Records
+from prismfl.core.records import Records, as_floats
 from prismfl.core.rounds import initial_state
 from prismfl.core.trial import ask_once
 from prismfl.data.schema import Schema
@@ -53,9 +53,9 @@ def _classes(run: Reopened, key: Key) -> Case[SeenClassifier | SeenRows, ClassMe
     task, data, few = run.job.task, run.dataset, slice(0, CONTROL_RECORDS)
     count = len(task.classes)
     plain, weights = build("logreg", task.shape, count, key=key)
-    x, y = data.x_train[few], data.y_train[few]
+    x, y = as_floats(data.x_train[few]), data.y_train[few]
     weights = fit(plain, weights, x=x, y=y, epochs=20, batch=50, lr=0.1, key=key.child("control"))
-    means = torch.stack([data.x_test[data.y_test == c].mean(0) for c in range(count)])
+    means = torch.stack([as_floats(data.x_test[data.y_test == c]).mean(0) for c in range(count)])
     view, control = (
         SeenClassifier(predict, task.shape, count, key) for predict in (_predict(run), partial(plain.logits, weights))
     )
@@ -151,7 +151,7 @@ def _release(run: Reopened, records: Records, key: Key) -> torch.Tensor:
 
 def _exact(records: Records, classes: int) -> torch.Tensor:
     shares = torch.bincount(records.y, minlength=classes).double() / len(records)
-    return torch.cat([shares, records.x.double().mean(0).flatten()])
+    return torch.cat([shares, as_floats(records.x).double().mean(0).flatten()])
 
 
 def _numbers(items: Mapping[str, Payload]) -> torch.Tensor:
@@ -180,7 +180,7 @@ def _models(scene: Scene) -> Case[SeenModels, HiddenClasses] | str:
     if not len(data.x_test):
         return "there are no held-out records that a judge could learn from"
     rows = torch.as_tensor(run.parts[0])
-    x, y = data.x_train[rows], data.y_train[rows]
+    x, y = as_floats(data.x_train[rows]), data.y_train[rows]
     held = torch.bincount(y, minlength=len(task.classes))
     labels = hidden_classes(held)
     own = tuple((label, x[y != label]) for label in labels)
@@ -188,7 +188,7 @@ def _models(scene: Scene) -> Case[SeenModels, HiddenClasses] | str:
         tuple(labels),
         tuple(task.classes[label] for label in labels),
         tuple(int(held[label]) for label in labels),
-        tuple(data.x_test[data.y_test == label] for label in labels),
+        tuple(as_floats(data.x_test[data.y_test == label]) for label in labels),
         _judge(run, key.child("judge")),
         rounds=len(models) - 1,
     )
@@ -214,7 +214,7 @@ def hidden_classes(held: torch.Tensor) -> list[int]:
 def _judge(run: Reopened, key: Key) -> Predict:
     data, task = run.dataset, run.job.task
     judge, weights = build("lenet", task.shape, len(task.classes), key=key)
-    x, y = data.x_test[:JUDGE_RECORDS], data.y_test[:JUDGE_RECORDS]
+    x, y = as_floats(data.x_test[:JUDGE_RECORDS]), data.y_test[:JUDGE_RECORDS]
     epochs = -(-JUDGE_STEPS * JUDGE_BATCH // len(x))
     weights = fit(judge, weights, x=x, y=y, epochs=epochs, batch=JUDGE_BATCH, lr=0.05, key=key.child("fit"))
     return partial(judge.logits, weights)

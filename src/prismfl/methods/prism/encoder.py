@@ -7,6 +7,7 @@ private record has a part in them, so they cost nothing.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +18,11 @@ from torch import nn
 from prismfl.core.method import Settings
 from prismfl.core.task import Encodes, Task
 from prismfl.errors import UserError
+from prismfl.kernels.parts import in_parts
 from prismfl.nets.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.nets.random_nets import RandomNet, random_nets
 from prismfl.rng import Key
+from prismfl.stages import track
 
 
 class FeatureSettings(Settings):
@@ -113,7 +116,8 @@ def encoder(cfg: FeatureSettings, task: Task) -> PublicFeatures:
     assert task.public is not None
     images = task.public.to(task.device)
     looked = None if task.encoder is None else task.encoder.digest
-    public = _Public(hash((images.cpu().numpy().tobytes(), looked)), images, task.encoder)
+    content = hashlib.sha256(images.cpu().contiguous().numpy().data).digest()
+    public = _Public(hash((content, looked)), images, task.encoder)
     own = {k: getattr(cfg, k) for k in FeatureSettings.model_fields if k != "rounds"}
     return _features(FeatureSettings(**own), public)
 
@@ -132,7 +136,9 @@ def _features(cfg: FeatureSettings, public: _Public) -> PublicFeatures:
     )
     look = _patches(cfg, images, key) if public.encoder is None else _layers(cfg, public.encoder)
     with torch.no_grad():
-        features = torch.cat([look(part) for part in torch.split(images[:6000], 250)])
+        shown = images[:6000]
+        parts = track(in_parts(shown, 250), "features of public images", len(shown), each=len)
+        features = torch.cat([look(part) for part in parts])
     blocks = look.widths(images) if isinstance(look, Layers) else ()
     frame = fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile, blocks=blocks)
     return PublicFeatures(nets, look, frame)

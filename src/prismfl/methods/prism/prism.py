@@ -22,7 +22,7 @@ from prismfl.core.method import Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
-from prismfl.methods.prism import auto
+from prismfl.methods.prism import auto, statistics
 from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
@@ -213,6 +213,12 @@ def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
     return found
 
 
+def init(cfg: Config, task: Task, key: Key) -> Items:
+    """Nothing to begin with; images that the fresh network cannot take are refused before anything is charged."""
+    network(task, key=Key.seed(0), device="cpu")
+    return statistics.init(cfg, task, key)
+
+
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     """Images and model, after the last exchange."""
     if state.round < cfg.rounds - 1:
@@ -225,6 +231,7 @@ METHOD = replace(
     name="prism",
     summary="public images matched to noisy feature statistics; a fresh model trained on them",
     settings=Config,
+    init=init,
     server=server,
     predict=None,
     models=models,

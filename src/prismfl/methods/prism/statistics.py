@@ -21,9 +21,12 @@ from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
 from prismfl.methods.prism.encoder import FeatureSettings, PublicFeatures, encoder
+from prismfl.nets.smaller import smaller
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.mechanisms import from_triangle, triangle
 from prismfl.rng import Key
+
+LEAST_SIDE = 8  # a random network halves its maps twice and needs more than one pixel to norm
 
 
 class ReleaseSettings(FeatureSettings, DPSettings):
@@ -95,8 +98,8 @@ def _public_rank(cfg: ReleaseSettings, task: Task) -> int:
 def record_rows(enc: PublicFeatures, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
     """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
     with torch.no_grad():
-        blocks = [layout.means * enc.coordinates(x)]
-        blocks += [layout.nets / math.sqrt(layout.networks) * net(x) for net in enc.nets]
+        blocks, seen = [layout.means * enc.coordinates(x)], smaller(x)
+        blocks += [layout.nets / math.sqrt(layout.networks) * net(seen) for net in enc.nets]
         return torch.cat([*blocks, torch.full((len(x), 1), layout.count, device=x.device)], 1)
 
 
@@ -152,7 +155,13 @@ def release_statistics(cfg: ReleaseSettings, site: Site) -> Statistics:
 
 
 def init(cfg: ReleaseSettings, task: Task, key: Key) -> Items:
-    """Nothing to begin with: the features come from the task's public images."""
+    """Nothing to begin with: the features come from the task's public images. What they cannot see is refused here,
+    before anything is charged."""
+    if task.kind == "image" and min(task.shape[1:]) < LEAST_SIDE:
+        raise UserError(
+            f"The public features look at images of at least {LEAST_SIDE} pixels a side, got "
+            f"{task.shape[1]}x{task.shape[2]}; declare image_size={LEAST_SIDE} or more."
+        )
     return {}
 
 
