@@ -32,6 +32,7 @@ RANKS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 SHARES = ((0.45, 0.5), (0.75, 0.2))  # squared parts of the means and of the second moment, the usual ones first
 RATHER = 4.0  # points by which others must be better: strangers' covariance is further from the public one than here
 APART = 4.5  # how far two classes lie apart, in standard deviations within them, over all directions
+AWAY = 0.7  # how far all classes lie from the public images, in standard deviations of these in each direction
 FALL = 0.8  # power by which the shift of a class falls off along the directions
 SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
 NEARLY = 1.0  # points by which a smaller release may be worse
@@ -226,11 +227,12 @@ def _rehearsed(stage: Stage, cfg: HeadConfig, key: Key) -> tuple[Pooled, torch.T
 
 
 def _shifts(stage: Stage, generator: torch.Generator) -> torch.Tensor:
-    """Where each class lies."""
-    width = stage.rows.shape[1]
+    """Where each class lies: all of them away from the public images, and each by itself."""
+    width, spread = stage.rows.shape[1], stage.rows.std(0)
     power = torch.arange(1, width + 1).float().pow(-FALL)
-    part = (power / power.sum() * APART**2 / 2).sqrt() * stage.rows.std(0)
-    return torch.randn(stage.classes, width, generator=generator) * part
+    part = (power / power.sum() * APART**2 / 2).sqrt() * spread
+    away = AWAY * spread * torch.randn(width, generator=generator)
+    return away + torch.randn(stage.classes, width, generator=generator) * part
 
 
 def cut(frame: Frame, rows: torch.Tensor, *, rank: int, clip: float) -> Frame:

@@ -28,6 +28,8 @@ from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
 from prismfl.rng import Key
 
+APART = 0.15  # how far the classes' means differ along the mean of all records, of its length
+
 
 class HeadConfig(statistics.ReleaseSettings):
     """What is released, and how the closed-form head reads it."""
@@ -86,6 +88,9 @@ def pool(
     whole, part = _weights(cfg, layout, counts, keep, records)
     count = (counts * whole[:, None] * keep).sum(0).clamp_min(1.0)
     total = class_means(cfg, sums, counts, part)
+    if cfg.spectrum == "cleaned":
+        factor = _steadier(cfg, layout, total, count, part)
+        count, total = count * factor, total / factor[:, None]
     means = total[:, : layout.rank] / layout.means
     nets = total[:, layout.rank :].reshape(len(count), layout.networks, layout.features) * (
         math.sqrt(layout.networks) / max(layout.nets, 1e-9)
@@ -105,6 +110,27 @@ def pool(
         if cfg.spectrum == "cleaned":  # the noise of the means was taken off with their second moment
             within[: layout.second, : layout.second] += torch.eye(layout.second) * float(spread @ count / count.sum())
     return Pooled(count, means, nets, within, unreleased, level, noise, spread)
+
+
+def _steadier(
+    cfg: HeadConfig, layout: RowLayout, total: torch.Tensor, count: torch.Tensor, part: torch.Tensor
+) -> torch.Tensor:
+    """What the noisy counts are to be multiplied by.
+
+    A count has a small share of the sensitivity, so it is noisy, and a mean that is divided by it is too long or too
+    short as a whole. What all classes have in common tells of a class's size as well: its sum along the mean of all
+    records. Both are weighed by their variances; the second one also by how far classes differ in that direction.
+    """
+    rows = total[:, : layout.rank] / layout.means
+    centre = (rows * count[:, None]).sum(0) / count.sum()
+    length = float(centre.square().sum())
+    noise = part.square().sum(0) * cfg.noise**2
+    if not length or not cfg.noise:
+        return torch.ones_like(count)
+    ratio = (rows @ centre) / length
+    first, second = noise / layout.count**2, noise / (layout.means**2 * length) + (APART * count).square()
+    factor = (1.0 / first + ratio / second) / (1.0 / first + 1.0 / second)
+    return factor.clamp(0.2, 5.0)
 
 
 def _weights(
