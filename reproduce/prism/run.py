@@ -19,7 +19,7 @@ import torch
 
 from prismfl import runtime
 from prismfl.methods.prism import statistics
-from prismfl.methods.prism.encoder import Encoder
+from prismfl.methods.prism.encoder import PublicFeatures
 from prismfl.runs import planning, simulate
 from prismfl.runs.config import read
 
@@ -61,10 +61,10 @@ class KeptFeatures:
 
     def __init__(self) -> None:
         self.known: dict[int, torch.Tensor] = {}
-        self.encoder: Encoder | None = None
+        self.encoder: PublicFeatures | None = None
         self.compute = statistics.record_rows
 
-    def __call__(self, enc: Encoder, layout: statistics.RowLayout, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, enc: PublicFeatures, layout: statistics.RowLayout, x: torch.Tensor) -> torch.Tensor:
         if enc is not self.encoder:
             self.known, self.encoder = {}, enc
         keys = [hash(image.numpy().tobytes()) for image in x]

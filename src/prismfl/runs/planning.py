@@ -233,8 +233,9 @@ def plan(config: RunConfig, method: Method | None = None, encoder: Encoder | Non
     spec = declared_spec(config)
     task = task_of(config, spec, method)
     encoder = encoder or encoder_of(config, method)
-    if encoder is not None or (wanted(config.tuning) and method.auto is not None):
+    if method.needs_public and method.auto is not None and wanted(config.tuning):
         task = replace(task, public=public_images_of(config, spec, method, lambda _: None))
+    if method.takes_encoder:
         task = replace(task, encoder=ready(encoder, task))
     config, _ = tuned(config, task, method)
     task = replace(task, model=config.model or MODEL)
