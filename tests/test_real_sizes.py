@@ -25,7 +25,7 @@ SIDE, COUNT, PART = 12, 300, 20
 CLASSES = ("a", "b")
 
 
-class Largest(TorchDispatchMode):
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The most pictures that any float tensor ever held."""
 
     pictures = 0
@@ -55,7 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(data: Path, out: Path, method: str, classes: list[str] | None = None, **more: Any) -> prismfl.Result:
-    guarantee = METHODS[method].guarantee
     return prismfl.run(
         method=method,
         data=str(data),
@@ -66,7 +65,7 @@ def run(data: Path, out: Path, method: str, classes: list[str] | None = None, **
         seed=0,
         out=str(out),
         classes=classes,
-        **({"epsilon": 8.0} if guarantee else {}),
+        epsilon=8.0 if METHODS[method].guarantee else None,
         settings={**METHODS[method].tiny, **more},
     )
 
@@ -74,7 +73,7 @@ def run(data: Path, out: Path, method: str, classes: list[str] | None = None, **
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Largest]:
     monkeypatch.setattr(parts, "NUMBERS", PART * 3 * SIDE * SIDE)
-    with Largest() as seen:
+    with Largest() as seen:  # type: ignore[no-untyped-call]
         yield seen
 
 
