@@ -68,12 +68,13 @@ def test_progress_tells_what_was_spent_so_far(tmp_path: Path) -> None:
         ),
         progress=lambda what, done, total: told.append(what),
     )  # fmt: skip
-    first, later = told[0], told[-1]
+    first, later = told[0], [line for line in told if line.startswith("round 2")][-1]
     assert "epsilon" not in first
     assert result.epsilon is not None
     spent = float(later.split("epsilon ")[1].split()[0])
     assert result.epsilon is not None
     assert 0 < spent < result.epsilon
+    assert {line.partition(",")[0] for line in told} == {"round 1", "round 2", "scoring held-out records"}
 
 
 def test_plan_from_python() -> None:

@@ -55,7 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(data: Path, out: Path, method: str, classes: list[str] | None = None, **more: Any) -> prismfl.Result:
-    guarantee = METHODS[method].guarantee
     return prismfl.run(
         method=method,
         data=str(data),
@@ -66,7 +65,7 @@ def run(data: Path, out: Path, method: str, classes: list[str] | None = None, **
         seed=0,
         out=str(out),
         classes=classes,
-        epsilon=8.0 if guarantee else None,
+        epsilon=8.0 if METHODS[method].guarantee else None,
         settings={**METHODS[method].tiny, **more},
     )
 

@@ -12,7 +12,7 @@ from torch import nn
 from prismfl.core.door import PrivateRecords
 from prismfl.core.hub import PrivateSum
 from prismfl.core.payloads import Gradient, Statistics, Weights
-from prismfl.core.records import Records
+from prismfl.core.records import Records, as_floats
 from prismfl.core.release import Release, make_release
 from prismfl.errors import BoundaryError, UserError
 from prismfl.kernels.clipped_gradients import clipped_gradient_sum
@@ -371,3 +371,30 @@ def test_a_secure_sum_takes_one_noisy_sum_and_nothing_else() -> None:
     with pytest.raises(BoundaryError, match="by class"), door.by_class([3, 3, 3]):
         pass
     assert door.meter.cost.is_zero
+
+
+def test_bytes_get_the_same_answers_as_the_floats_they_stand_for() -> None:
+    """Also from one question to the next: samples and numbers of a record's own follow from its content."""
+    x = torch.randint(256, (30, 1, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    answers = []
+    for kept in (x, as_floats(x)):
+        door = open_door(Records(kept, torch.arange(30) % 3))
+        found = [door.noisy_sum(mean_pixel, bound=0.5, sigma=2.0, batch=10)]
+        found += door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
+        found += door.noisy_gradient(JITTERED, PARAMS, batch=20, clip=0.2, sigma=1.2, normals=3).values()
+        with door.by_class([10, 10, 10]) as doors:
+            found += [one.noisy_histogram(sigma=1.0) for one in doors]
+        answers.append([*found, door.exact().x])
+    assert all(torch.equal(a, b) for a, b in zip(*answers, strict=True))
+
+
+def test_of_large_records_few_are_looked_at_at_a_time() -> None:
+    seen: list[tuple[torch.dtype, int]] = []
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x.dtype, len(x)))
+        return x.mean((1, 2, 3))[:, None]
+
+    large = Records(torch.zeros(40, 3, 512, 512, dtype=torch.uint8), torch.zeros(40, dtype=torch.int64))
+    open_door(large, declared=1000).noisy_sum(rows, bound=1.0, sigma=1.0)
+    assert seen == [(torch.float32, 1), *[(torch.float32, 7)] * 6]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from prismfl.data import folders
 from prismfl.data.faults import Faults
-from prismfl.data.folders import class_folders, folder_names, image_files, measured, read_folders, read_picture
+from prismfl.data.folders import (
+    class_folders,
+    folder_names,
+    folder_shape,
+    image_files,
+    measured,
+    read_folders,
+    read_picture,
+)
 from prismfl.data.found import Found
+from prismfl.data.prints import picture_print
 from prismfl.errors import CellError, UserError
+from prismfl.stages import listening
 
 
 def picture(path: Path, colour: int | tuple[int, ...] = 0, *, size: tuple[int, int] = (4, 4), mode: str = "L") -> Path:
@@ -182,3 +194,47 @@ def test_a_picture_in_the_asked_form(tmp_path: Path) -> None:
     (tmp_path / "b.png").write_bytes(b"")
     with pytest.raises(CellError):
         read_picture(tmp_path / "b.png", (6, 4), 1)
+
+
+def test_many_pictures_come_in_the_order_of_their_files_and_are_told(tmp_path: Path) -> None:
+    """They are decoded by several threads, some ahead."""
+    for i in range(60):
+        picture(tmp_path / "ab"[i // 30] / f"{i:02d}.png", i, size=(4 + 40 * (i % 3 == 0), 4))
+    heard: list[tuple[str, int, int]] = []
+    with listening(lambda *told: heard.append(told)):
+        found = read(tmp_path, size=4)
+    assert found.x[:, 0, 0, 0].tolist() == list(range(60))
+    assert found.prints[7] == picture_print(np.full((4, 4), 7, dtype=np.uint8))
+    assert heard == [("reading images", i, 60) for i in range(61)]
+
+
+def test_one_picture_of_sixteen_bits_changes_the_room_and_not_the_others(root: Path) -> None:
+    before = read(root).x
+    Image.fromarray(np.full((4, 4), 13107, dtype=np.uint16)).save(root / "cat" / "1b.png")
+    found = read(root)
+    assert found.x.dtype == np.float32
+    assert found.x[1, 0, 0, 0] == pytest.approx(0.2)
+    assert np.array_equal(found.x[[0, 2, 3]], before.astype(np.float32) / np.float32(255))
+
+
+def test_the_form_of_a_folder_is_in_its_headers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "decoded", lambda *_: pytest.fail("a picture was decoded"))
+    given: dict[str, Any] = {"classes": None, "size": None, "channels": None}
+    assert folder_shape(root, **given) == (1, 4, 4)
+    assert folder_shape(root, **{**given, "size": 7, "channels": 3}) == (3, 7, 7)
+    picture(root / "dog" / "2.png", size=(5, 4))
+    with pytest.raises(UserError, match="Expected images of one size, got 4x4"):
+        folder_shape(root, **given)
+    assert folder_shape(root, **{**given, "size": 9}) == (1, 9, 9)
+
+
+def test_after_a_picture_that_cannot_be_read_no_thread_is_left(root: Path) -> None:
+    (root / "cat" / "1.png").write_bytes(b"broken")
+    before = threading.active_count()
+    refused(
+        root,
+        f"Cannot read image {root / 'cat' / '1.png'} (not an image or cut short); replace or remove it.",
+        size=4,
+        channels=1,
+    )
+    assert threading.active_count() == before

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismfl.data.spec import Spec
-from prismfl.data.split import assemble, divide, place_of, stratified
+from prismfl.data.split import assemble, divide, place_of, stratified, take_out
 
 
 def spec(train_size: int, kind: str = "table") -> Spec:
@@ -78,3 +78,22 @@ def test_a_set_that_is_not_as_declared_is_a_mistake_of_ours() -> None:
     x, y = np.zeros((3, 1)), np.zeros(3, dtype=np.int64)
     with pytest.raises(AssertionError, match="t: declared 4 records, found 3"):
         assemble(spec(4), ((x, y), (x, y)), subset=None)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 2, 2)])
+def test_taking_rows_out_keeps_both_in_order(shape: tuple[int, ...]) -> None:
+    """More rows than are moved at a time; the first, the last, runs and single ones are held."""
+    x = np.arange(200 * np.prod(shape)).reshape(200, *shape)
+    for held in (np.arange(200) % 3 == 0, np.arange(200) < 150, np.arange(200) > 190, np.zeros(200, dtype=bool)):
+        rest, out = take_out(x.copy(), held)
+        assert np.array_equal(rest, x[~held])
+        assert np.array_equal(out, x[held])
+
+
+def test_pictures_that_stay_are_not_copied() -> None:
+    x = np.zeros((100, 1, 2, 2), dtype=np.uint8)
+    rest, out = take_out(x, np.arange(100) % 2 == 0)
+    assert np.shares_memory(rest, x)
+    assert not np.shares_memory(out, x)
+    x.setflags(write=False)
+    assert not np.shares_memory(take_out(x, np.arange(100) % 2 == 0)[0], x), "what may not be written is copied"

@@ -12,6 +12,7 @@ def test_small_records_go_by_hundreds_and_large_ones_by_their_numbers() -> None:
     assert at_a_time((3, 128, 128), 500) == 125
     assert at_a_time((3, 128, 128), 64) == 64
     assert at_a_time((NUMBERS + 1,), 500) == 1
+    assert [at_a_time((3, side, side), 128, learning=True) for side in (32, 64, 128)] == [128, 128, 32]
 
 
 def test_parts_are_the_records_in_their_order_and_no_copies() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from prismfl.core.payloads import Statistics
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.privacy.cost import Cost
-from tests.laws.world import some_records
+from prismfl.rng import Key
+from tests.laws.world import make_job, some_records
 from tests.methods.tiny import answer, job_of, nobody
 
 NAME = "prism-head"
@@ -101,3 +103,12 @@ def test_a_secure_sum_is_one_exchange() -> None:
     assert (found.item, found.bound, found.sigma, found.tensors) == ("statistics", 1.0, 1.5, ("moment", "sums"))
     with pytest.raises(UserError, match=r"^PRISM's secure sum is one exchange: expected rounds = 1, got 2\.$"):
         job_of(NAME, rounds=2).summed()
+
+
+@pytest.mark.parametrize("name", ["prism", "prism-head", "prism-local", "prism-client"])
+def test_images_too_small_for_the_features_are_refused_before_the_charge(name: str) -> None:
+    job = make_job(name, model="logreg")
+    for shape in ((1, 1, 1), (3, 7, 9)):
+        words = f"at least 8 pixels a side, got {shape[1]}x{shape[2]}; declare image_size=8"
+        with pytest.raises(UserError, match=words):
+            job.method.init(job.settings, replace(job.task, shape=shape), Key.seed(0))

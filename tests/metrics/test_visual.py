@@ -51,3 +51,12 @@ def test_no_picture_is_among_the_numbers() -> None:
     numbers = compare(flat(0.5), private=flat(0.0), held_out=flat(1.0), seeds=None).as_dict()
     assert "nearest" not in numbers
     assert all(isinstance(v, int | float) for v in numbers.values())
+
+
+def test_bytes_are_compared_as_the_pictures_they_stand_for() -> None:
+    private = torch.randint(256, (7, 3, 12, 12), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    made, held = private[2:4].float() / 255, private[5:]
+    found = compare(made, private=private, held_out=held, seeds=None)
+    floats = compare(made, private=private.float() / 255, held_out=held.float() / 255, seeds=None)
+    assert found.as_dict() == pytest.approx(floats.as_dict(), nan_ok=True)
+    assert found.copies == 2

@@ -91,3 +91,9 @@ def test_mixtures_lie_between_their_two_pictures() -> None:
     assert bool((mixed.flatten(1).std(1) < 1e-6).all())  # each mixes flat pictures: it is flat
     shades = mixed[:, 0, 0, 0]
     assert 0.0 <= float(shades.min()) < 0.2 < 0.8 < float(shades.max()) <= 1.0
+
+
+def test_pictures_that_are_no_squares_keep_their_form() -> None:
+    wide = torch.rand(3, 3, 5, 9, generator=generator())
+    assert shift_and_flip(wide, generator(), shift=2).shape == wide.shape
+    assert shift_and_flip(wide.mT.contiguous(), generator(), shift=2).shape == (3, 3, 9, 5)

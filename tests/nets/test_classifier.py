@@ -27,7 +27,7 @@ def test_a_record_does_not_depend_on_its_batch() -> None:
 
 
 def test_images_that_vanish_under_its_pooling_are_refused() -> None:
-    with pytest.raises(UserError, match="at least 9 pixels a side, got 8"):
+    with pytest.raises(UserError, match="at least 9 pixels a side, got 8x8"):
         build("tanh-convnet", (1, 8, 8), 10, key=Key.seed(0))
 
 
@@ -43,3 +43,18 @@ def test_the_size_of_what_nobody_can_hold() -> None:
         size_of("mlp:" + "9" * 5000, (1, 16, 16), 3)
     with pytest.raises(UserError, match="Unknown model"):
         size_of("tree", (1, 16, 16), 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "least"), [("convnet", 8), ("lenet", 4), ("sigmoid-lenet", 1), ("tanh-convnet:4", 9)]
+)
+def test_images_that_a_network_cannot_take_are_refused_in_a_line(model: str, least: int) -> None:
+    name = model.partition(":")[0]
+    words = f"Model '{name}' needs square images of at least {least} pixels a side, got"
+    for height, width in ((least - 1, least - 1), (32, 24), (24, 32)):
+        with pytest.raises(UserError) as error:
+            build(model, (3, height, width), 2, key=Key.seed(0))
+        assert str(error.value) == f"{words} {height}x{width}; declare image_size, or use mlp or logreg."
+    classifier, params = build(model, (3, least, least), 2, key=Key.seed(0))
+    assert classifier.logits(params, torch.rand(2, 3, least, least)).shape == (2, 2)
+    assert build("mlp", (3, 1, 2), 2, key=Key.seed(0))

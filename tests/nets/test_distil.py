@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+from prismfl.kernels import parts
 from prismfl.nets.classifier import build
 from prismfl.nets.distil import balanced_weights, distil
 from prismfl.rng import Key
@@ -87,3 +90,21 @@ def test_the_parameters_that_come_in_are_left_alone() -> None:
         key=Key.seed(0),
     )
     assert all(torch.equal(params[k], before[k]) for k in before)
+
+
+def test_a_batch_of_large_pictures_teaches_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of unequal size: each counts for its pictures."""
+    x = torch.rand(12, 3, 8, 8, generator=Key.seed(3).torch())
+    y = torch.softmax(torch.randn(12, 2, generator=Key.seed(4).torch()), 1)
+    found, largest = [], []
+    seen: list[int] = []
+    for numbers in (parts.LEARNT, 3 * x[0].numel()):
+        monkeypatch.setattr(parts, "LEARNT", numbers)
+        classifier, params = build("logreg", (3, 8, 8), 2, key=Key.seed(0))
+        seen.clear()
+        classifier.module.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+        how: dict[str, Any] = {"weights": torch.ones(12), "steps": 3, "batch": 8, "lr": 0.01, "colour": False}
+        found.append(distil(classifier, params, x=x, y=y, key=Key.seed(1), **how))
+        largest.append(max(seen))
+    assert largest == [8, 3]
+    assert all(torch.allclose(found[0][k], found[1][k], atol=1e-5) for k in found[0])

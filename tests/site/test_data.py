@@ -6,11 +6,13 @@ import json
 import os
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from prismfl.data import DATASETS
@@ -252,3 +254,18 @@ def test_check_and_join_read_what_has_changed(tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(UserError, match="Expected column 'stage' of the schema") as error:
         prismfl("site", "check", tmp_path / "site")
     assert "\n" not in str(error.value)
+
+
+def test_a_snapshot_of_pictures_is_bytes_and_a_table_of_bytes_is_none(tmp_path: Path) -> None:
+    prepared(tmp_path / "pictures", "folder: empty", None)
+    config = site("folder: empty", tmp_path / "pictures" / "raw" / "pets")
+    site_data._snapshot.cache_clear()
+    found = site_data.load(tmp_path / "pictures", config)
+    assert found.records.x.dtype == torch.uint8
+    assert site_data.stale(tmp_path / "pictures", config) is None
+    prepared(tmp_path / "table", "csv: text", None)
+    table = site("csv: text", tmp_path / "table" / "raw" / "t.csv")
+    data = site_data.load(tmp_path / "table", table)
+    forged = replace(data, records=replace(data.records, x=data.records.x.to(torch.uint8)))
+    site_data.keep(tmp_path / "table", table, forged)
+    assert site_data.load(tmp_path / "table", table).records.x.dtype == torch.float32, "read anew"

@@ -13,7 +13,7 @@ from prismfl.data.drawing import Pixels, Rng, dead_leaves, grid, smooth_noise, u
 from prismfl.data.portraits import draw_portraits
 from prismfl.stages import track
 
-_CHUNK = 256
+_CHUNK, _LARGE = 256, 64  # drawn at a time; of pictures with a longer side, a quarter of that
 _LUMINANCE = np.array([[0.299], [0.587], [0.114]], dtype=np.float32)
 _POINTS = 48
 _STROKES = 3
@@ -26,16 +26,17 @@ def draw(kind: str, *, shape: tuple[int, int, int], count: int, seed: int) -> Pi
     """
     channels, height, width = shape
     found = np.empty((count, *shape), dtype=np.float32)
-    for start in track(range(0, count, _CHUNK), "drawing public images", count, each=lambda _: _CHUNK):
+    size = _CHUNK if max(height, width) <= _LARGE else _CHUNK // 4
+    for start in track(range(0, count, size), "drawing public images", count, each=lambda _: size):
         rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD2A3, start]))
         if kind in _GREY:
-            images = np.repeat(_GREY[kind](rng, _CHUNK, height, width)[:, None], channels, axis=1)
+            images = np.repeat(_GREY[kind](rng, size, height, width)[:, None], channels, axis=1)
         else:
-            images = _COLOUR[kind](rng, _CHUNK, height, width)
+            images = _COLOUR[kind](rng, size, height, width)
             if channels == 1:
                 images = images @ _LUMINANCE
             images = images.transpose(0, 3, 1, 2)
-        found[start : start + _CHUNK] = images[: count - start]
+        found[start : start + size] = images[: count - start]
     return found
 
 

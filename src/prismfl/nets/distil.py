@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from prismfl.kernels.loss import Params
+from prismfl.kernels.parts import in_parts
 from prismfl.nets.augment import shift_and_flip
 from prismfl.nets.classifier import Classifier, Shaped, network
 from prismfl.rng import Key
@@ -49,9 +50,11 @@ def distil(
     for i, rows in enumerate(track(torch.split(order, batch), "training", steps)):
         optimiser.param_groups[0]["lr"] = lr * min(1.0, (i + 1) / 50) * 0.5 * (1 + math.cos(math.pi * i / steps))
         pictures = shift_and_flip(x[rows], generator) if colour else x[rows]
-        loss = -(y[rows] * F.log_softmax(classifier.logits(leaves, pictures), 1)).sum(1).mean()
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        parts = in_parts(pictures, batch, learning=True)  # large pictures a few at a time: the gradients add up
+        for part, labels in zip(parts, torch.split(y[rows], len(parts[0]))):
+            loss = -(labels * F.log_softmax(classifier.logits(leaves, part), 1)).sum(1).mean()
+            (loss if len(parts) == 1 else loss * (len(part) / len(rows))).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         keep = min(EMA, (1 + i) / (10 + i))
         with torch.no_grad():

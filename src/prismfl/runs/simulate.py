@@ -216,12 +216,12 @@ def _execute(
         outcome = local.run(
             job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
         )
-    scores = scores_of(job, predict, outcome, dataset)
-    _, cost = spent_on(job, hosts, hub)
-    result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
-    if job.method.model_at == "server":
-        models = scores_of_models(job, outcome.state.items, dataset)
-        result = replace(result, models=models, recommended=recommended(job, models) if models else None)
+        scores = scores_of(job, predict, outcome, dataset)
+        _, cost = spent_on(job, hosts, hub)
+        result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
+        if job.method.model_at == "server":
+            models = scores_of_models(job, outcome.state.items, dataset)
+            result = replace(result, models=models, recommended=recommended(job, models) if models else None)
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prismfl import runtime
 from prismfl.core.once import Holder
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.records import Records, as_floats
@@ -40,6 +41,7 @@ def synth_images(data: str, *, out: Path, sets: Sequence[str] = (), **options: A
     facts, settings = read_sets("prism", sets, (*READING, "public_count"))
     onsite, drawn = bool(settings.pop("onsite", False)), facts.pop("public_count", 2000)
     config: RunConfig = validate(RunConfig, {"data": data, "public_count": drawn, **facts}, "--set")
+    runtime.tune(torch.get_num_threads())
     # Only the comparison needs records that were not used.
     dataset = read_data(config, held_out=onsite)
     synthesizer = Synthesizer(

@@ -137,7 +137,9 @@ def training_set(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Augmented copies of the synthetic images, crops of public ones and mixtures, with labels and draw weights."""
     colour, generator = task.shape[0] == 3, key.torch(task.device)
-    pictures = torch.cat([affine(x, generator, flip=colour) for _ in range(cfg.copies)])
+    pictures = x.new_empty(cfg.copies * len(x), *x.shape[1:])
+    for copy in torch.split(pictures, len(x)):
+        copy.copy_(affine(x, generator, flip=colour))
     labels = F.one_hot(y.repeat(cfg.copies), len(task.classes)).float()
     if cfg.labels != "hard":
         opinion = F.softmax(head_scores(enc, head, pictures) / cfg.temperature, 1)
