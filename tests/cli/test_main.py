@@ -67,7 +67,7 @@ def test_the_defaults_that_help_names_are_those_of_a_config() -> None:
             if said and p.name in RunConfig.model_fields and (default := RunConfig.model_fields[p.name].default):
                 assert said[1] == str(default), p.name
                 found += 1
-    assert found >= 11
+    assert found >= 10
 
 
 def test_a_command_is_a_file() -> None:

@@ -58,6 +58,7 @@ def test_the_usual_shares_and_a_small_rank_are_taken_unless_others_are_clearly_b
     scores = {(16, usual): 70.0, (32, usual): 79.5, (64, usual): 80.0, (16, other): 83.0, (32, other): 70.0}
     assert auto.pick(scores) == (32, usual, 80.0)
     assert auto.pick({**scores, (16, other): 84.5}) == (16, other, 84.5)
+    assert auto.pick(scores, chance=75.0) == (16, other, 80.0)  # all of it is noise
 
 
 def test_what_is_given_is_never_touched() -> None:

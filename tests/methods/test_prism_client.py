@@ -65,7 +65,7 @@ def test_the_plan_is_one_gaussian_of_unit_client() -> None:
 def test_the_hub_makes_images_a_head_and_a_model() -> None:
     told = answer(NAME)
     items, _ = outcome(dict.fromkeys(("site-0", "site-1", "site-2"), told.leaves), sigma=0.1)
-    assert set(items) == {"model", "synthetic", "head"}
+    assert set(items) == {"model", "synthetic", "head", "linear", "embeddings"}
     assert items["synthetic"].tensors["x"].shape == (9, 1, 8, 8)
     assert items["synthetic"].tensors["y"].tolist() == [0] * 3 + [1] * 3 + [2] * 3
 

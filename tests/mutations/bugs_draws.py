@@ -10,11 +10,13 @@ import pytest
 
 from prismfl import rng
 from prismfl.adversary.audits.steps import audit_steps
+from prismfl.core import records
 from prismfl.core.door import PrivateRecords
 from prismfl.core.records import Records
 from prismfl.methods.averaging import dp_fedavg
 from prismfl.rng import NoiseStream, RecordDraws
 from tests.core import test_door as door_tests
+from tests.core import test_records as record_tests
 from tests.laws import test_record_play as play_tests
 from tests.mutations.planting import Bug, Check
 from tests.privacy import test_draws as draw_tests
@@ -92,6 +94,22 @@ BUGS = [
         " if number else name",
         " if number < 0 else name",
         plain(mechanism_tests.test_sampling_is_poisson_and_shuffled_batches_fail_the_same_test, True),
+    ),
+    Bug(
+        "a record's name follows from how all of them are kept",
+        records,
+        "_value",
+        "rows.dtype == np.uint8",
+        "rows.dtype == np.uint16",
+        plain(record_tests.test_a_records_name_does_not_follow_from_how_it_is_kept),
+    ),
+    Bug(
+        "a sample of bytes is computed on as it is kept",
+        PrivateRecords,
+        "noisy_gradient",
+        "as_floats(sample.x.to(self.device))",
+        "sample.x.to(self.device).float()",
+        plain(door_tests.test_bytes_get_the_same_answers_as_the_floats_they_stand_for),
     ),
     Bug(
         "a record of a sample is named anew",

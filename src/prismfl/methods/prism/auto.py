@@ -36,6 +36,7 @@ AWAY = 0.7  # how far all classes lie from the public images, in standard deviat
 FALL = 0.8  # power by which the shift of a class falls off along the directions
 SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
 NEARLY = 1.0  # points by which a smaller release may be worse
+DROWNED = 7.0  # points above chance below which nothing was learnt
 CLEAR = 0.5  # noise over signal that the random networks' class means may have
 
 
@@ -70,7 +71,7 @@ def auto(asked: Wanted) -> Chosen:
     stage = stage_of(asked, found)
     found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
     scores = dict(rehearse(stage, found, given))
-    rank, share, best = pick(scores)
+    rank, share, best = pick(scores, chance=100.0 / stage.classes)
     shares = {"share_means": share[0], "share_covariance": share[1]}
     chosen = {**found, "rank": rank, "covariance": rank, **shares}
     models = played_models(stage, chosen)
@@ -87,15 +88,19 @@ def auto(asked: Wanted) -> Chosen:
     return Chosen({key: value for key, value in chosen.items() if key not in given}, words)
 
 
-def pick(scores: Mapping[tuple[int, tuple[float, float]], float]) -> tuple[int, tuple[float, float], float]:
+def pick(
+    scores: Mapping[tuple[int, tuple[float, float]], float], *, chance: float = 0.0
+) -> tuple[int, tuple[float, float], float]:
     """The usual shares unless others are clearly better; of these the smallest rank that is nearly as good as the best;
-    and the score of that best one."""
+    and the score of that best one. Where none is clearly above chance, the smallest rank there is."""
     by_share: dict[tuple[float, float], float] = {}
     for (_, share), score in scores.items():
         by_share[share] = max(score, by_share.get(share, 0.0))
     usual = next(iter(by_share))
     share = max(by_share, key=lambda one: by_share[one] + RATHER * (one == usual))
     best = by_share[share]
+    if best < chance + DROWNED:
+        return min(rank for rank, _ in scores), SHARES[-1] if SHARES[-1] in by_share else share, best
     return min(rank for (rank, one), score in scores.items() if one == share and score >= best - NEARLY), share, best
 
 

@@ -98,7 +98,7 @@ def _public_rank(cfg: ReleaseSettings, task: Task) -> int:
 def record_rows(enc: PublicFeatures, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
     """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
     with torch.no_grad():
-        blocks, seen = [layout.means * enc.coordinates(x)], smaller(x)
+        blocks, seen = [layout.means * enc.coordinates(x)], smaller(x) if enc.nets else x
         blocks += [layout.nets / math.sqrt(layout.networks) * net(seen) for net in enc.nets]
         return torch.cat([*blocks, torch.full((len(x), 1), layout.count, device=x.device)], 1)
 
