@@ -42,8 +42,8 @@ def test_more_noise_never_makes_a_larger_release() -> None:
 
 
 def test_few_noisy_records_get_few_directions_and_networks() -> None:
-    found = chosen(records=100, epsilon=0.2).settings
-    assert found["rank"] <= 32
+    found = chosen(records=20, epsilon=0.2).settings
+    assert found["rank"] == auto.RANKS[0]
     assert found["networks"] == 4
     assert chosen(records=100_000, epsilon=5.0).settings["networks"] == 32
 
