@@ -109,7 +109,9 @@ def slug(label: str) -> str:
 
 def prism_rows() -> Iterator[Row]:
     for path in sorted((REPRODUCE / "prism").glob("results_*.json")):
-        for row in json.loads(path.read_text()) if path.stem != "results_ablation" else []:
+        rows = json.loads(path.read_text())
+        # Rows of auto are kept by name: what they were run with was chosen by the run.
+        for row in rows if path.stem != "results_ablation" and isinstance(rows, list) else []:
             data, method, split, epsilon, sites, _ = row["name"].split()
             facts = {"data": data, "method": method, "split": split, "epsilon": float(epsilon[3:])}
             name = with_facts("prism", **facts, sites=int(sites[5:]))
