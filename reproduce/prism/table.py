@@ -21,7 +21,11 @@ START, END = "<!-- table: written by table.py -->", "<!-- end of table -->"
 
 
 def main() -> None:
-    files = [path for path in sorted(HERE.glob("results*.json")) if path.stem != "results_ablation"]
+    files = [
+        path
+        for path in sorted(HERE.glob("results*.json"))
+        if path.stem.split("_")[1] not in ("ablation", "auto", "held")
+    ]
     rows = [row for path in files for row in json.loads(path.read_text())]
     groups = defaultdict(list)
     for row in rows:
