@@ -150,7 +150,8 @@ def _features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Ar
     low, high = bounds or (0.0, 255.0 if x.dtype == np.uint8 else 1.0)
     if bounds is None and x.size and (x.min() < low or x.max() > high):
         raise UserError(f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); declare bounds for others.")
-    if x.dtype == np.uint8 and (low, high) == (0.0, 255.0):
+    # On a site one value of another type, which makes the whole array of that type, may not change how others are kept.
+    if x.dtype == np.uint8 and (low, high) == (0.0, 255.0) and not faults.lenient:
         return _layout(x, where)
     with np.errstate(invalid="ignore", over="ignore"):
         images = _layout(x, where).astype(np.float32)

@@ -101,7 +101,9 @@ def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tu
     """The pictures of a part as one array, their labels and their prints."""
     labels: list[int] = []
     prints = []
-    found: Pixels = np.empty((len(part), depth, side[1], side[0]), dtype=np.uint8)
+    # On a site one grey picture of 16 bits may not change how the others are kept; colour is always bytes.
+    kept = np.float32 if faults.lenient and depth == 1 else np.uint8
+    found: Pixels = np.empty((len(part), depth, side[1], side[0]), dtype=kept)
     ahead = _in_turn([path for path, label in part if label is not None], side, depth)
     with closing(ahead):
         for row, (path, label) in enumerate(track(part, "reading images", len(part))):
