@@ -102,8 +102,9 @@ def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tu
     labels: list[int] = []
     prints = []
     # On a site one grey picture of 16 bits may not change how the others are kept; colour is always bytes.
-    kept = np.float32 if faults.lenient and depth == 1 else np.uint8
-    found: Pixels = np.empty((len(part), depth, side[1], side[0]), dtype=kept)
+    room = (len(part), depth, side[1], side[0])
+    grey = faults.lenient and depth == 1
+    found: Pixels = np.empty(room, dtype=np.float32) if grey else np.empty(room, dtype=np.uint8)
     ahead = _in_turn([path for path, label in part if label is not None], side, depth)
     with closing(ahead):
         for row, (path, label) in enumerate(track(part, "reading images", len(part))):
