@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,14 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def save(name: str, result: Mapping[str, Any]) -> None:
     """The result with what it was measured on, as `results/<name>.json`."""
-    machine = {
+    machine: dict[str, Any] = {
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "load": [round(value, 1) for value in os.getloadavg()],
-        **{package: version(package) for package in ("torch", "opacus", "flwr", "ray")},
     }
+    for package in ("torch", "opacus", "flwr", "ray"):
+        with contextlib.suppress(PackageNotFoundError):
+            machine[package] = version(package)
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps({"machine": machine, **result}, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")

@@ -66,3 +66,12 @@ def test_noise_is_known_before_the_run() -> None:
     assert DPSettings(sigma=0.0).noise == 0.0
     with pytest.raises(ValueError, match="resolved"):
         _ = DPSettings().noise
+
+
+def test_runs_through_other_encoders_share_no_simulated_noise() -> None:
+    class Seen:
+        name, layers, digest = "x", ("rows",), "0" * 64
+
+    job = make_job("prism-head")
+    through = replace(job, task=replace(job.task, encoder=Seen()))  # type: ignore[arg-type]
+    assert through.digest != job.digest

@@ -217,6 +217,17 @@ def test_one_picture_of_sixteen_bits_changes_the_room_and_not_the_others(root: P
     assert np.array_equal(found.x[[0, 2, 3]], before.astype(np.float32) / np.float32(255))
 
 
+@pytest.mark.parametrize(("channels", "kept"), [(1, np.float32), (3, np.uint8)])
+def test_on_a_site_how_pictures_are_kept_follows_from_what_is_declared(channels: int, kept: type, root: Path) -> None:
+    """Else one picture of 16 bits would show in the size of the snapshot and in the time of an answer."""
+    how: dict[str, Any] = {"lenient": True, "classes": ("cat", "dog"), "size": 4, "channels": channels}
+    before = read(root, **how).x
+    Image.fromarray(np.full((4, 4), 13107, dtype=np.uint16)).save(root / "dog" / "2.png")
+    found = read(root, **how).x
+    assert before.dtype == found.dtype == kept
+    assert np.array_equal(found[:3], before)
+
+
 def test_the_form_of_a_folder_is_in_its_headers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "decoded", lambda *_: pytest.fail("a picture was decoded"))
     given: dict[str, Any] = {"classes": None, "size": None, "channels": None}

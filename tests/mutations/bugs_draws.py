@@ -65,8 +65,8 @@ BUGS = [
         "a record's name holds its place",
         rng,
         "identities",
-        "content.update(part)",
-        "content.update(part)\n            content.update(len(found).to_bytes(8))",
+        "content.update(row)",
+        "content.update(row)\n                content.update(len(found).to_bytes(8))",
         first_record,
     ),
     Bug(

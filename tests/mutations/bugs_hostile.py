@@ -69,7 +69,7 @@ BUGS = [
         "a path in a request names public images",
         policy,
         "_check_public",
-        "if name is not None and name not in public_names() and name not in config.public:",
+        "if name is not None and not is_named(str(name)) and name not in config.public:",
         "if False:",
         no_folder,
     ),

@@ -60,7 +60,7 @@ BUGS = [
     Bug("compared runs show own accuracy", comparison, "_result", "share_result(result, own=is_own(config, result))", "share_result(result, own=False)", shared),
     Bug("a named flag makes own data public", editions, "is_own", 'config.get("data") not in DATASETS or result.get("own_data") is True', "False", shared),
     Bug("the curve of own accuracy is drawn", figures, "progress", "runs if on_site else shareable(runs)", "runs", on_own_data(edition_tests.test_own_figures_are_in_the_on_site_edition_which_says_so)),
-    Bug("an on-site page under any name", page, "write", "(ON_SITE in path.name) != (edition == ON_SITE)", "False", on_own_data(edition_tests.test_a_page_is_of_one_edition_and_its_name_says_which)),
+    Bug("an on-site page under any name", page, "write_pair", "(ON_SITE in path.name) != (edition == ON_SITE)", "False", on_own_data(edition_tests.test_a_page_is_of_one_edition_and_its_name_says_which)),
     Bug("own records are opened for sharing", dossiers, "dossier", "        return share(facts)\n    try", "        pass\n    try", on_own_data(edition_tests.test_own_records_are_not_opened_for_the_sharing_edition)),
     Bug("a seeded run is called protected", words, "kind", '"simulation" if g.get("simulation") else "full"', '"full"', seeded),
     Bug("a seeded run in a table without its mark", tables, "is_simulated", 'str(row["guarantee"]).startswith("simulation") or str(row.get("noise") or "").startswith("seeded")', "False", seeded),

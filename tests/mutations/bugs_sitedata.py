@@ -64,7 +64,7 @@ BUGS = [
     Bug(
         "one text makes all labels names",
         arrays,
-        "_labels",
+        "labels",
         "if faults.lenient and counted else flat",
         "if False else flat",
         at(alone, "npz table: label as text"),
@@ -72,7 +72,7 @@ BUGS = [
     Bug(
         "one NaN is read as a value",
         arrays,
-        "_features",
+        "features",
         'if x.dtype.kind == "f" else np.empty((0, x.ndim), dtype=np.int64)',
         "if False else np.empty((0, x.ndim), dtype=np.int64)",
         at(alone, "npz table: nan"),

@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from prismfl.core.records import as_floats
 from prismfl.data import DATASETS
 from prismfl.errors import UserError
 from prismfl.site import data as site_data
@@ -256,13 +257,15 @@ def test_check_and_join_read_what_has_changed(tmp_path: Path, capsys: pytest.Cap
     assert "\n" not in str(error.value)
 
 
-def test_a_snapshot_of_pictures_is_bytes_and_a_table_of_bytes_is_none(tmp_path: Path) -> None:
-    prepared(tmp_path / "pictures", "folder: empty", None)
-    config = site("folder: empty", tmp_path / "pictures" / "raw" / "pets")
-    site_data._snapshot.cache_clear()
-    found = site_data.load(tmp_path / "pictures", config)
-    assert found.records.x.dtype == torch.uint8
-    assert site_data.stale(tmp_path / "pictures", config) is None
+def test_a_snapshot_of_colour_is_bytes_and_a_table_of_bytes_is_none(tmp_path: Path) -> None:
+    grey, _ = prepared(tmp_path / "pictures", "folder: empty", None)
+    config = site("folder: empty", tmp_path / "pictures" / "raw" / "pets").model_copy(update={"channels": 3})
+    for _ in range(2):  # read, and from the snapshot
+        site_data._snapshot.cache_clear()
+        found = site_data.load(tmp_path / "pictures", config)
+        assert found.records.x.dtype == torch.uint8
+        assert torch.equal(as_floats(found.records.x)[:, :1], grey.records.x), "grey pictures in three channels"
+        assert site_data.stale(tmp_path / "pictures", config) is None
     prepared(tmp_path / "table", "csv: text", None)
     table = site("csv: text", tmp_path / "table" / "raw" / "t.csv")
     data = site_data.load(tmp_path / "table", table)

@@ -51,7 +51,9 @@ def _native(image: Image) -> npt.NDArray[Any]:
 
 def floats(pixels: Pixels) -> Floats:
     """The same picture in [0, 1]."""
-    return pixels.astype(np.float32) / np.float32(255) if pixels.dtype == np.uint8 else pixels.astype(np.float32)
+    if pixels.dtype == np.uint8:
+        return pixels.astype(np.float32) / np.float32(255)
+    return pixels.astype(np.float32, copy=False)
 
 
 def open_picture(path: Path) -> Image:

@@ -101,7 +101,10 @@ def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tu
     """The pictures of a part as one array, their labels and their prints."""
     labels: list[int] = []
     prints = []
-    found: Pixels = np.empty((len(part), depth, side[1], side[0]), dtype=np.uint8)
+    # On a site one grey picture of 16 bits may not change how the others are kept; colour is always bytes.
+    room = (len(part), depth, side[1], side[0])
+    grey = faults.lenient and depth == 1
+    found: Pixels = np.empty(room, dtype=np.float32) if grey else np.empty(room, dtype=np.uint8)
     ahead = _in_turn([path for path, label in part if label is not None], side, depth)
     with closing(ahead):
         for row, (path, label) in enumerate(track(part, "reading images", len(part))):
