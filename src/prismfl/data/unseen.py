@@ -19,7 +19,6 @@ from prismfl.data.archive import read_members
 from prismfl.data.arrays import features, labels
 from prismfl.data.columns import read_columns
 from prismfl.data.datasets import DATASETS, find, load
-from prismfl.data.decoding import floats
 from prismfl.data.faults import Faults
 from prismfl.data.folders import SUFFIXES, folder_names, read_picture
 from prismfl.data.found import TABLES
@@ -118,7 +117,7 @@ def _archive(path: Path, form: Form) -> Unseen:
     if kind is None:
         raise UserError(f"Expected array 'x' (or 'x_test') in {path}, got {listed(arrays) or 'none'}.")
     faults, where = Faults(lenient=True), f"{kind} of {path}"
-    x = _rows(arrays[kind], where, faults) if arrays[kind].ndim == 2 else _images(arrays[kind], where, faults)
+    x = _rows(arrays[kind], where, faults) if arrays[kind].ndim == 2 else features(arrays[kind], None, where, faults)
     _check_shape(x, form, where)
     y = arrays.get(kind.replace("x", "y", 1))
     if y is not None and len(y) != len(x):
@@ -127,12 +126,6 @@ def _archive(path: Path, form: Form) -> Unseen:
         y = y.argmax(1)  # soft labels
     codes = None if y is None else _known(lambda f: labels(y, form.classes, f"labels of {path}", f))
     return _whole(x, codes, form, faults)
-
-
-def _images(x: npt.NDArray[Any], where: str, faults: Faults) -> npt.NDArray[Any]:
-    """Images in [0, 1], also those of bytes: whoever predicts has few of them."""
-    found = features(x, None, where, faults)
-    return floats(found) if found.dtype == np.uint8 else found
 
 
 def _rows(x: npt.NDArray[Any], where: str, faults: Faults) -> Floats:
