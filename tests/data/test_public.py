@@ -10,6 +10,7 @@ from PIL import Image
 
 from prismfl.data import load, load_public
 from prismfl.data.procedural import draw
+from prismfl.data.public import is_sum
 from prismfl.errors import UserError
 
 needs_data = pytest.mark.skipif(not os.environ.get("PRISMFL_DATA"), reason="PRISMFL_DATA is not set")
@@ -170,3 +171,10 @@ def test_a_set_of_larger_pictures_yields_sharp_crops_after_the_whole_ones() -> N
     )
     assert crop_steps > whole_steps
     assert len({image.numpy().tobytes() for image in more.images[4000:]}) > 80
+
+
+def test_a_sum_names_each_source_once() -> None:
+    assert is_sum("procedural-strokes+procedural-leaves")
+    assert not is_sum("procedural-strokes+procedural-strokes")
+    assert not is_sum("+".join(["procedural"] * 1000))
+    assert not is_sum("procedural+nowhere")

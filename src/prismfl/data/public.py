@@ -87,9 +87,10 @@ def is_named(name: str) -> bool:
 
 
 def is_sum(name: str) -> bool:
-    """Whether this is several named sources joined by "+", each a part of the images."""
+    """Whether this is several named sources joined by "+", each a part of the images, and none twice: a request that
+    names one a thousand times would have it read as often."""
     parts = name.split("+")
-    return len(parts) > 1 and name != _OLD_SUM and all(part in public_names() for part in parts)
+    return 1 < len(parts) == len(set(parts)) and name != _OLD_SUM and all(part in public_names() for part in parts)
 
 
 def _sum(names: list[str], *, shape: tuple[int, int, int], count: int, key_seed: int, data_dir: Any) -> Public:
