@@ -148,9 +148,9 @@ def adaptive(enough: float) -> dict[str, object]:
 
 def test_an_adaptive_site_stops_when_its_release_is_clear_and_pays_the_plan(tmp_path: Path) -> None:
     """Stopping early asks fewer questions, and never lowers the charge."""
-    plan = make_job("prism", sigma=0.5, settings=adaptive(1.0)).plan()
+    plan = make_job("prism", sigma=0.1, settings=adaptive(1.0)).plan()
     for enough in (1e-9, 1e9):
-        job = make_job("prism", sigma=0.5, settings=adaptive(enough))
+        job = make_job("prism", sigma=0.1, settings=adaptive(enough))
         world = make_world(job, tmp_path / str(enough), cap=1.1 * account.epsilon_rdp(job.plan(), 1e-5))
         world.run()
         assert world.charged(world.hosts[0].ledger) == plan

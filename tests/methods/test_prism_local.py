@@ -20,16 +20,16 @@ NAME = "prism-local"
 
 
 def test_without_a_share_for_training_it_is_one_gaussian() -> None:
-    assert job_of(NAME, sigma=1.4, share=0.0).plan() == Cost.gaussian(1.4)
-    assert answer(NAME, sigma=1.4, share=0.0).cost == Cost.gaussian(1.4)
+    assert job_of(NAME, sigma=1.4, share=0.0, centring=0.0).plan() == Cost.gaussian(1.4)
+    assert answer(NAME, sigma=1.4, share=0.0, centring=0.0).cost == Cost.gaussian(1.4)
 
 
 def test_a_share_for_training_raises_the_noise_of_the_statistics_and_adds_steps() -> None:
     """Share 0.36 leaves 0.64: sigma over 0.8. Steps: sigma sqrt(steps / share), times the rate, at least one half."""
-    job = job_of(NAME, sigma=2.0, share=0.36, sgd_steps=4, sgd_batch=12.0)
+    job = job_of(NAME, sigma=2.0, share=0.36, centring=0.0, sgd_steps=4, sgd_batch=12.0)
     steps = 2.0 * math.sqrt(4 / 0.36) * 0.5
     assert job.plan() == Cost.gaussian(2.5) + Cost.gaussian(steps, 0.5, times=4)
-    assert answer(NAME, sigma=2.0, share=0.36, sgd_steps=4, sgd_batch=12.0).cost == job.plan()
+    assert answer(NAME, sigma=2.0, share=0.36, centring=0.0, sgd_steps=4, sgd_batch=12.0).cost == job.plan()
 
 
 def test_a_step_never_has_less_noise_than_a_half() -> None:

@@ -65,7 +65,10 @@ def _prism_heads(cfg: prism.Config, task: Task, items: Items, key: Key) -> Items
 
 
 def _prism_mechanism(cfg: prism_head.HeadConfig, task: Task) -> dict[str, Any]:
-    return _moments(statistics.row_layout(cfg, task), task)
+    found = _moments(statistics.row_layout(cfg, task), task)
+    if cfg.centring:
+        found |= {"name": f"{found['name']}, measured from a noisy centre", "numbers": found["numbers"] + cfg.rank}
+    return found
 
 
 def _table_mechanism(cfg: prism_table.TableConfig, task: Task) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import torch
 
 from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
-from prismfl.methods.prism import head, statistics
+from prismfl.methods.prism import centring, head, statistics
 from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, lda_head, pool
@@ -35,6 +35,7 @@ APART = 4.5  # how far two classes lie apart, in standard deviations within them
 AWAY = 0.7  # how far all classes lie from the public images, in standard deviations of these in each direction
 FALL = 0.8  # power by which the shift of a class falls off along the directions
 SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
+CENTRE = 0.1  # squared share of the budget that a site's own centre is worth
 NEARLY = 1.0  # points by which a smaller release may be worse
 DROWNED = 7.0  # points above chance below which nothing was learnt
 CLEAR = 0.5  # noise over signal that the random networks' class means may have
@@ -67,7 +68,9 @@ def auto(asked: Wanted) -> Chosen:
     task, given = asked.task, dict(asked.given)
     if task.public is None or len(task.public) < 100:
         return Chosen({}, ("no public images to rehearse on: the plain defaults are used",))
-    found: dict[str, Any] = {"spectrum": "cleaned", "quantile": 0.0, **picture_settings(task), **given}
+    centre = CENTRE if given.get("rounds", 1) == 1 and not asked.secure else 0.0
+    found: dict[str, Any] = {"spectrum": "cleaned", "quantile": 0.0, "centring": centre, **picture_settings(task)}
+    found |= given
     stage = stage_of(asked, found)
     found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
     scores = dict(rehearse(stage, found, given))
@@ -114,6 +117,12 @@ def head_auto(asked: Wanted) -> Chosen:
 def local_auto(asked: Wanted) -> Chosen:
     """The same for a site that makes its images by itself: its own records have to carry them."""
     return auto(replace(asked, task=replace(asked.task, sites=asked.task.sites[:1]), secure=False))
+
+
+def client_auto(asked: Wanted) -> Chosen:
+    """The same where the hub adds the noise: a site has no centre of its own."""
+    found = auto(replace(asked, given={"centring": 0.0, **asked.given}))
+    return replace(found, settings={key: value for key, value in found.settings.items() if key != "centring"})
 
 
 def picture_settings(task: Task) -> dict[str, Any]:
@@ -258,14 +267,19 @@ def _release(
     generator: torch.Generator,
 ) -> dict[str, torch.Tensor]:
     """One site's sums and second moment with noise; the networks' part is left empty."""
+    more = {}
+    if cfg.centring:
+        sigma, exact = cfg.noise / math.sqrt(cfg.centring), centring.with_count(u).sum(0)
+        more["centre"] = centring.centre_of(exact + sigma * torch.randn(exact.shape, generator=generator), sigma=sigma)
+        u = centring.around(u, more["centre"])
     members = torch.nn.functional.one_hot(y, classes).float()
     sums = torch.zeros(classes, layout.width)
     sums[:, : layout.rank] = layout.means * members.T @ u
     sums[:, -1] = layout.count * members.sum(0)
     lead = u[:, : layout.second]
     moment = triangle(layout.moment * (lead.T @ lead).double()).float()
-    noisy = [part + cfg.noise * torch.randn(part.shape, generator=generator) for part in (sums, moment)]
-    return {"sums": noisy[0], "moment": noisy[1]}
+    noisy = [part + cfg.answer_noise * torch.randn(part.shape, generator=generator) for part in (sums, moment)]
+    return {**more, "sums": noisy[0], "moment": noisy[1]}
 
 
 HEAD = replace(head.METHOD, auto=head_auto)

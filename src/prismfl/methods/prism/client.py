@@ -30,6 +30,7 @@ class Config(prism.Config):
     """As `prism`, with the bound on a whole site."""
 
     rounds: int = Field(1, ge=1, le=1, description="one release")
+    centring: float = Field(0.0, ge=0, le=0, description="none: the noise is the hub's alone")
     clip: float = Field(1.0, gt=0, description="bound on a site's whole statistic, in declared site sizes")
 
 
@@ -103,6 +104,6 @@ METHOD = Method(
     models=prism.models,
     recommended=prism.METHOD.recommended,
     takes_encoder=True,
-    auto=auto.auto,
+    auto=auto.client_auto,
     tiny=prism.METHOD.tiny,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -21,7 +21,7 @@ from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.prism import statistics
+from prismfl.methods.prism import centring, statistics
 from prismfl.methods.prism.encoder import Linear, PublicFeatures, encoder
 from prismfl.methods.prism.spectrum import cleaned, floor_of
 from prismfl.methods.prism.statistics import RowLayout
@@ -80,6 +80,11 @@ def pool(
     unless that is so at every site, or the noise is so large that it would hide an ordinary class (of `usual` records)
     as well. Counts are floored at 1. With the declared `records` of a site, no site outweighs the others.
     """
+    if cfg.centring:
+        factors = {"means": layout.means, "moment": layout.moment, "count": layout.count}
+        moved, origin = centring.together(releases, rank=layout.rank, **factors)
+        told = cfg.model_copy(update={"sigma": cfg.answer_noise, "centring": 0.0})
+        return _back(pool(told, layout, moved, enc, usual=usual, records=records), origin, layout.second)
     sums = torch.stack([r["sums"] for r in releases])
     counts = sums[:, :, -1] / layout.count
     cut = 2.0 * cfg.noise / layout.count
@@ -110,6 +115,20 @@ def pool(
         if cfg.spectrum == "cleaned":  # the noise of the means was taken off with their second moment
             within[: layout.second, : layout.second] += torch.eye(layout.second) * float(spread @ count / count.sum())
     return Pooled(count, means, nets, within, unreleased, level, noise, spread)
+
+
+def _back(found: Pooled, origin: centring.Origin, second: int) -> Pooled:
+    """What was measured from a centre, in the coordinates of the public features."""
+    within, square = found.within.clone(), origin.unit**2
+    within[:second, :second] *= square
+    return replace(
+        found,
+        means=origin.centre + origin.unit * found.means,
+        within=within,
+        level=found.level * square,
+        noise=found.noise * square,
+        spread=found.spread * square,
+    )
 
 
 def _steadier(

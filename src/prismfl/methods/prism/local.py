@@ -98,7 +98,7 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
         with torch.no_grad():
             soft = 0.5 * soft + 0.5 * F.softmax(classifier.logits(model, pictures), 1)
     # How sure the site is that it has a class at all: images of classes it lacks weigh next to nothing.
-    trust = (pooled.counts / (pooled.counts + 3.0 * own.noise / layout.count)).to(soft)[y]
+    trust = (pooled.counts / (pooled.counts + 3.0 * own.answer_noise / layout.count)).to(soft)[y]
     labels = trust[:, None] * (0.5 * F.one_hot(y, len(task.classes)) + 0.5 * soft)
     return {"synthetic": SyntheticSet.of(x, labels.float())}, {}
 
@@ -127,7 +127,7 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
     trust = mass.reshape(len(task.classes), cfg.images)
     if float((trust.amax(1) - trust.amin(1)).max()) > 1e-3:
         return "images of one class are trusted differently"
-    doubt = cfg.statistics_noise / statistics.row_layout(cfg, task).count
+    doubt = cfg.model_copy(update={"sigma": cfg.statistics_noise}).answer_noise / statistics.row_layout(cfg, task).count
     # Counts are floored at 1 there; the margin is for float32 close to a trust of 1.
     level = (trust.mean(1) - 1e-4).clamp(min=0.0)
     counts = (3.0 * doubt * level / (1.0 - level) - 1.0).clamp(min=0.0)
@@ -169,7 +169,7 @@ def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
 
 def plan(cfg: Config, task: Task) -> Cost:
     """The statistics, and the DP-SGD steps where they have a share."""
-    cost = task.gaussian(cfg.statistics_noise)
+    cost = statistics.plan(cfg.model_copy(update={"sigma": cfg.statistics_noise}), task)
     if cfg.share:
         cost = cost + task.gaussian(sgd_sigma(cfg, task), batch=cfg.sgd_batch, times=cfg.sgd_steps)
     return cost
@@ -199,5 +199,5 @@ METHOD = Method(
     auto=auto.local_auto,
     needs_public=True,
     kinds=("image",),
-    tiny={**prism.METHOD.tiny, "share": 0.3, "sgd_steps": 2, "sgd_batch": 8},
+    tiny={**prism.METHOD.tiny, "share": 0.3, "centring": 0.2, "sgd_steps": 2, "sgd_batch": 8},
 )

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from prismfl.core.method import DPSettings, Items, Shapes, Site, State, Summed
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.methods import robust
+from prismfl.methods.prism import centring
 from prismfl.methods.prism.encoder import FeatureSettings, PublicFeatures, encoder
 from prismfl.nets.smaller import smaller
 from prismfl.privacy.cost import Cost
@@ -42,6 +43,20 @@ class ReleaseSettings(FeatureSettings, DPSettings):
         description="fixed: equal parts over the rounds; adaptive: growing parts, until the statistics are clear",
     )
     enough: float = Field(0.1, gt=0, description="adaptive: a site stops when noise-to-signal falls below this")
+    centring: float = Field(
+        0.0, ge=0, lt=1, description="share of the squared budget: the site's own centre, which rows are measured from"
+    )
+
+    @model_validator(mode="after")
+    def _centred_once(self) -> ReleaseSettings:
+        if self.centring and self.rounds > 1:
+            raise ValueError(f"centring is for one exchange: expected rounds = 1, got {self.rounds}")
+        return self
+
+    @property
+    def answer_noise(self) -> float:
+        """The noise of the statistics: sigma over the square root of what the centre leaves of the squared budget."""
+        return self.noise / math.sqrt(1.0 - self.centring)
 
 
 @dataclass(frozen=True)
@@ -95,10 +110,12 @@ def _public_rank(cfg: ReleaseSettings, task: Task) -> int:
     return min(cfg.rank, 2 * cfg.atoms * cfg.pool**2 + colour)
 
 
-def record_rows(enc: PublicFeatures, layout: RowLayout, x: torch.Tensor) -> torch.Tensor:
+def record_rows(
+    enc: PublicFeatures, layout: RowLayout, x: torch.Tensor, look: centring.Coordinates | None = None
+) -> torch.Tensor:
     """One record's row: patch coordinates, random-network features, the count. The door adds the outer product."""
     with torch.no_grad():
-        blocks, seen = [layout.means * enc.coordinates(x)], smaller(x) if enc.nets else x
+        blocks, seen = [layout.means * (look or enc.coordinates)(x)], smaller(x) if enc.nets else x
         blocks += [layout.nets / math.sqrt(layout.networks) * net(seen) for net in enc.nets]
         return torch.cat([*blocks, torch.full((len(x), 1), layout.count, device=x.device)], 1)
 
@@ -145,13 +162,28 @@ def next_statistics(cfg: ReleaseSettings, round: int, site: Site) -> tuple[Stati
 
 
 def release_statistics(cfg: ReleaseSettings, site: Site) -> Statistics:
-    """One noisy answer of a site."""
+    """One noisy answer of a site; before it, where centring has a share, one about where its records lie."""
     enc = encoder(cfg, site.task)
     layout = row_layout(cfg, site.task)
+    look, more = enc.coordinates, {}
+    if cfg.centring:
+        seen, sigma = centring.remembered(look), cfg.noise / math.sqrt(cfg.centring)
+        answer = site.records.noisy_sum(lambda x, y: _for_centre(seen, x), bound=1.0, sigma=sigma)
+        centre = centring.centre_of(answer, sigma=sigma)
+        look, more = lambda x: centring.around(seen(x), centre.to(x.device)), {"centre": centre}
     sums, moment = site.records.noisy_moments(
-        lambda x, y: record_rows(enc, layout, x), second=layout.second, scale=layout.scale, bound=1.0, sigma=cfg.noise
+        lambda x, y: record_rows(enc, layout, x, look),
+        second=layout.second,
+        scale=layout.scale,
+        bound=1.0,
+        sigma=cfg.answer_noise,
     )
-    return Statistics({"sums": sums, "moment": triangle(moment)})
+    return Statistics({**more, "sums": sums, "moment": triangle(moment)})
+
+
+def _for_centre(look: centring.Coordinates, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return centring.with_count(look(x))
 
 
 def init(cfg: ReleaseSettings, task: Task, key: Key) -> Items:
@@ -178,22 +210,27 @@ def plan(cfg: ReleaseSettings, task: Task) -> Cost:
 
 
 def round_cost(cfg: ReleaseSettings, task: Task, round: int, first: bool) -> Cost:
-    """One Gaussian answer at the noise of this exchange's part of the budget."""
-    return task.gaussian(cfg.noise / math.sqrt(parts_of_budget(cfg)[round]))
+    """One Gaussian answer at the noise of this exchange's part of the budget; with a centre, two."""
+    cost = task.gaussian(cfg.answer_noise / math.sqrt(parts_of_budget(cfg)[round]))
+    return task.gaussian(cfg.noise / math.sqrt(cfg.centring)) + cost if cfg.centring else cost
 
 
 def summed(cfg: ReleaseSettings, task: Task) -> Summed:
     """The server needs no more than the sum of the sites' statistics, where there is one exchange."""
     if cfg.rounds != 1:
         raise UserError(f"PRISM's secure sum is one exchange: expected rounds = 1, got {cfg.rounds}.")
+    if cfg.centring:
+        raise UserError(f"PRISM's secure sum is one answer: expected centring = 0, got {cfg.centring}.")
     return Summed("statistics", bound=1.0, sigma=cfg.noise, tensors=("moment", "sums"))
 
 
 def shapes(cfg: ReleaseSettings, task: Task) -> Shapes:
     """A row of sums per class, the upper triangle of the second moment, and the part of the budget that is spent."""
     layout = row_layout(cfg, task)
+    more = {"centre": ("float32", (layout.rank,))} if cfg.centring else {}
     return {
         "statistics": {
+            **more,
             "moment": ("float32", (layout.second * (layout.second + 1) // 2,)),
             "spent": ("float32", (1,)),
             "sums": ("float32", (len(task.classes), layout.width)),
@@ -207,7 +244,9 @@ def possible(cfg: ReleaseSettings, task: Task, state: State, site: str, items: I
     spent = float(tensors["spent"])
     if not _can_have_spent(cfg, state.round, spent):
         return f"it says that {spent:.6g} of the budget is spent"
-    sigma = cfg.noise / math.sqrt(spent)
+    if "centre" in tensors and float(tensors["centre"].double().norm()) > centring.LONGEST + 1e-3:
+        return "its centre is longer than a row"
+    sigma = cfg.answer_noise / math.sqrt(spent)
     sums, moment = tensors["sums"].double(), tensors["moment"].double()
     counts = sums[:, -1] / layout.count
     return robust.first_fault(
