@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from prismfl.core.payloads import Payload, Weights
-from prismfl.metrics.utility import accuracy, classifier_scores
+from prismfl.metrics.utility import accuracy
 
 MODEL = {"model": Weights({"w": torch.zeros(1)})}
 
@@ -45,22 +45,3 @@ def test_without_a_model_or_a_record_there_is_no_number() -> None:
     x, y = torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64)
     assert accuracy(as_scores, {}, x, y) is None
     assert accuracy(as_scores, MODEL, x[:0], y[:0]) is None
-
-
-def test_scores_of_a_classifier_by_hand() -> None:
-    logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.5]])
-    found = classifier_scores(logits, torch.tensor([0, 0, 1, 1]), classes=2)
-    assert found["accuracy"] == 75.0
-    assert found["recall"] == [100.0, 50.0]
-    assert found["balanced_accuracy"] == 75.0
-    assert found["auc"] == 100.0  # both records of class 1 lie above both of class 0
-
-
-def test_a_class_without_records_has_no_recall() -> None:
-    found = classifier_scores(torch.eye(3)[[0, 1]], torch.tensor([0, 1]), classes=3)
-    assert found["recall"] == [100.0, 100.0, None]
-    assert found["balanced_accuracy"] == 100.0
-
-
-def test_ties_count_half_in_the_area() -> None:
-    assert classifier_scores(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), classes=2)["auc"] == 50.0

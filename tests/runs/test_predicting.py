@@ -14,7 +14,7 @@ from torch import nn
 
 from prismfl.data import load
 from prismfl.errors import UserError
-from prismfl.metrics.utility import classifier_scores
+from prismfl.metrics.classification import classifier_scores
 from prismfl.runs.fitted import FittedModel
 from prismfl.runs.predicting import format_of, predict_records
 

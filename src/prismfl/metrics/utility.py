@@ -1,9 +1,8 @@
-"""How useful the outcome is: accuracy, balanced accuracy, AUC and recall of a model on held-out data."""
+"""How useful a model is: its scores of held-out records, some at a time, and how often the largest is right."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 
@@ -32,34 +31,3 @@ def _scored(score: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> t
     parts = track(in_parts(x, 500), "scoring held-out records", len(x), each=len)
     with torch.no_grad():
         return torch.cat([score(as_floats(part)) for part in parts])
-
-
-def classifier_scores(logits: torch.Tensor, y: torch.Tensor, *, classes: int) -> dict[str, Any]:
-    """In percent: accuracy, balanced accuracy (the mean recall), and AUC, one class against the others, averaged.
-
-    Classes without a held-out record have no recall (None) and stay out of the means.
-    """
-    guess, probabilities = logits.argmax(1), torch.softmax(logits.double(), 1)
-    recall: list[float | None] = []
-    areas = []
-    for c in range(classes):
-        own = y == c
-        recall.append(100.0 * float((guess[own] == c).double().mean()) if bool(own.any()) else None)
-        if bool(own.any()) and not bool(own.all()):
-            areas.append(_area(probabilities[:, c], own))
-    known = [value for value in recall if value is not None]
-    return {
-        "accuracy": round(100.0 * float((guess == y).double().mean()), 4),
-        "balanced_accuracy": round(sum(known) / len(known), 4),
-        "auc": round(100.0 * sum(areas) / len(areas), 4) if areas else None,
-        "recall": [None if value is None else round(value, 4) for value in recall],
-    }
-
-
-def _area(scores: torch.Tensor, positive: torch.Tensor) -> float:
-    """How often a positive record scores above a negative one; a tie counts half."""
-    from scipy.stats import rankdata
-
-    ranks, count = rankdata(scores.numpy()), int(positive.sum())
-    above = float(ranks[positive.numpy()].sum()) - count * (count + 1) / 2
-    return above / (count * (len(scores) - count))

@@ -11,7 +11,8 @@ from torch import nn
 from prismfl.core.job import Job
 from prismfl.core.payloads import Payload
 from prismfl.data import Dataset
-from prismfl.metrics.utility import classifier_scores, logits_of
+from prismfl.metrics.classification import classifier_scores
+from prismfl.metrics.utility import logits_of
 from prismfl.nets.classifier import network
 from prismfl.rng import Key
 from prismfl.runs.encoded import Through, looked_through, rows_of

@@ -13,7 +13,7 @@ import torch
 
 from prismfl.data.unseen import UNKNOWN, Form, Unseen, open_unseen
 from prismfl.errors import UserError
-from prismfl.metrics.utility import classifier_scores
+from prismfl.metrics.classification import classifier_scores
 from prismfl.runs.fitted import FittedModel, probabilities
 
 FORMATS = ("csv", "jsonl")
