@@ -70,7 +70,11 @@ def test_bytes_stand_for_255ths_and_floats_are_taken_as_they_are(tmp_path: Path)
 
 def test_pictures_of_other_numbers_need_bounds(tmp_path: Path) -> None:
     path = saved(tmp_path, x=np.full((1, 2, 2), 300.0), y=np.array([0]))
-    refused(path, "Expected values in 0 to 1 in x of PATH (float64); declare bounds for others.", bounds=None)
+    refused(
+        path,
+        "Expected values in 0 to 1 in x of PATH (float64); save them so; a site takes others (key: bounds).",
+        bounds=None,
+    )
     assert read(path, bounds=(0.0, 600.0)).x[0, 0, 0, 0] == 0.5
 
 
@@ -117,12 +121,14 @@ def test_unit_and_natural_ids_are_in_one_form(tmp_path: Path) -> None:
         (
             {"x": np.zeros((1, 1)), "y": np.zeros(1, dtype=np.int64)},
             {"bounds": None},
-            "Expected declared bounds for x of PATH; they are never taken from the data.",
+            "Expected declared bounds for x of PATH: a site takes them (key: bounds of site.toml); else save the table "
+            "as CSV with a --schema. They are never taken from the data.",
         ),
         (
             {"x": np.zeros((1, 1)), "y": np.zeros(1, dtype=np.int64)},
             {"classes": None},
-            "Expected declared classes for the labels of PATH; they are never taken from the data.",
+            "Expected declared classes for the labels of PATH: give --classes a,b (key: classes); never taken "
+            "from the data.",
         ),
         (
             {"x": np.array([["a"]]), "y": np.zeros(1, dtype=np.int64)},

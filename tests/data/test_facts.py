@@ -70,11 +70,11 @@ def test_folder_names_declare_the_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reader", "left_out", "message"),
     [
-        ("csv", "schema_file", r"give --set schema_file="),
-        ("npz", "image_size", r"give --set image_size=28 \(with"),
-        ("npz", "channels", r"give --set channels=1 \(with"),
-        ("npz", "classes", r"give --set classes=\[a,b\] \(with"),
-        ("folder", "channels", r"give --set channels=1 \(with"),
+        ("csv", "schema_file", r"give --schema "),
+        ("npz", "image_size", r"give --image-size 28 \(with"),
+        ("npz", "channels", r"give --channels 1 \(with"),
+        ("npz", "classes", r"give --classes a,b \(with"),
+        ("folder", "channels", r"give --channels 1 \(with"),
     ],
 )
 def test_plan_asks_for_what_is_not_declared(reader: str, left_out: str, message: str, tmp_path: Path) -> None:

@@ -134,11 +134,22 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "Expected a folder for each class (at least two) in ROOT, got a.")
     picture(tmp_path / "b" / "1.png", size=(5, 4))
     one, two = tmp_path / "a" / "1.png", tmp_path / "b" / "1.png"
-    refused(tmp_path, f"Expected images of one size, got 4x4 ({one}) and 5x4 ({two}); declare image_size.")
-    refused(tmp_path, "Expected channels 1 or 3, got 4.", channels=4)
-    refused(tmp_path, f"Folder {tmp_path / 'a'} is not one of the declared classes (b, c).", classes=("b", "c"))
+    refused(
+        tmp_path,
+        f"Expected images of one size, got 4x4 ({one}) and 5x4 ({two}); give --image-size 28 (key: image_size).",
+    )
+    refused(tmp_path, "Expected channels 1 or 3 (--channels), got 4.", channels=4)
+    refused(
+        tmp_path,
+        f"Folder {tmp_path / 'a'} is not one of the declared classes (b, c); mend --classes (key: classes) or move it.",
+        classes=("b", "c"),
+    )
     picture(two, (1, 2, 3), mode="RGB")
-    refused(tmp_path, f"Expected all images grey or all in colour, got both ({one} and {two}); declare channels.")
+    refused(
+        tmp_path,
+        f"Expected all images grey or all in colour, got both ({one} and {two}); "
+        "give --channels 1 or 3 (key: channels).",
+    )
     two.write_bytes(b"not a picture")
     refused(tmp_path, f"Cannot read image {two} (not an image or cut short); replace or remove it.", size=4, channels=1)
 
@@ -174,7 +185,10 @@ def test_what_a_folder_tells_to_whoever_declares_it(root: Path) -> None:
     assert measured(root, sized=False) == {"channels": 3}
     with pytest.raises(UserError) as error:
         measured(root, sized=True)
-    assert str(error.value) == f"The pictures of {root} are not squares of one size: declare image_size."
+    assert (
+        str(error.value)
+        == f"The pictures of {root} are not squares of one size: give --image-size 28 (key: image_size)."
+    )
 
 
 def test_a_class_is_a_folders_name_and_no_way_out() -> None:

@@ -98,7 +98,7 @@ def test_prints_are_of_a_record_and_not_of_its_label_or_place(tmp_path: Path) ->
         (
             TEXT,
             {"schema": None, "bounds": (0.0, 1.0), "classes": ("a", "b")},
-            "Expected a label column for PATH; declare label as one of age, sex, ill, patient, clinic, part.",
+            "Expected a label column for PATH: give --label (key: label), one of age, sex, ill, patient, clinic, part.",
         ),
         (
             TEXT,
@@ -110,12 +110,14 @@ def test_prints_are_of_a_record_and_not_of_its_label_or_place(tmp_path: Path) ->
         (
             TEXT,
             {"schema": None, "roles": Roles(label="ill"), "classes": ("no", "yes")},
-            "Expected a schema (or common bounds) for the columns of PATH; none is taken from the data.",
+            "Expected declared columns for PATH: give --schema (key: schema_file), or at a site bounds; none is "
+            "taken from the data.",
         ),
         (
             TEXT,
             {"schema": None, "roles": Roles(label="ill"), "bounds": (0.0, 1.0)},
-            "Expected declared classes for label 'ill' of PATH; they are never taken from the data.",
+            "Expected declared classes for label 'ill' of PATH: give --classes a,b (key: classes); never taken "
+            "from the data.",
         ),
         (
             "age,sex,ill\nold,f,no\n",

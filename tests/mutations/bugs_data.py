@@ -89,7 +89,7 @@ BUGS = [
     Bug(
         "a patient under two hospitals",
         own_files,
-        "_check_units",
+        "check_units",
         "!= home",
         "is None",
         at(file_tests.test_a_unit_under_two_natural_ids_is_refused_without_naming_it),

@@ -215,7 +215,7 @@ def test_init_makes_nothing_of_what_is_not_declared(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     pets = CASES["folder: empty"](tmp_path / "more", None)
     Image.new("L", (9, 8)).save(pets / "yes" / "wide.png")
-    with pytest.raises(UserError, match="not squares of one size: declare image_size"):
+    with pytest.raises(UserError, match="not squares of one size: give --image-size"):
         init(tmp_path / "site", pets)
     assert not (tmp_path / "site").exists()
     init(tmp_path / "site", pets, "--image-size", "16")

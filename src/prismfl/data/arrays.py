@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,20 @@ def read_arrays(
 ) -> Found:
     """The records of a file of named arrays: x and y, or x_train, y_train, x_test and y_test."""
     arrays = read_members(path)
+    return found_arrays(arrays, path, classes=classes, bounds=bounds, unit=unit, natural=natural, faults=faults)
+
+
+def found_arrays(
+    arrays: Mapping[str, Array],
+    path: Path | str,
+    *,
+    classes: Sequence[str] | None,
+    bounds: Bounds | None,
+    unit: str | None = None,
+    natural: str | None = None,
+    faults: Faults,
+) -> Found:
+    """The same for arrays that are in hand; `path` says whose they are."""
     parts = [("x", "y")] if "x" in arrays else [("x_train", "y_train"), ("x_test", "y_test")]
     wanted = [key for part in parts for key in part] + [key for key in (unit, natural) if key is not None]
     for key in wanted:
@@ -75,14 +89,21 @@ def _rows(array: Array, kept: npt.NDArray[np.int64]) -> Array:
     return array if len(kept) == len(array) else array[kept]
 
 
-def _declared(path: Path, classes: Sequence[str] | None, bounds: Bounds | None, *, lenient: bool) -> tuple[str, ...]:
+def _declared(
+    path: Path | str, classes: Sequence[str] | None, bounds: Bounds | None, *, lenient: bool
+) -> tuple[str, ...]:
     """The names of the classes. On a site nothing may hang on the type of an array, which one value can change."""
     if not classes:
-        raise UserError(f"Expected declared classes for the labels of {path}; they are never taken from the data.")
+        raise UserError(
+            f"Expected declared classes for the labels of {path}: give --classes a,b (key: classes); never taken "
+            "from the data."
+        )
     names = tuple(plain(name) for name in classes)
     check_classes(names)
     if lenient and bounds is None:
-        raise UserError(f"Expected declared bounds for {path}; they are never taken from the data.")
+        raise UserError(
+            f"Expected declared bounds for {path}: give --bounds LOW,HIGH (key: bounds); never taken from the data."
+        )
     if lenient and len({value_of(name) is None for name in names}) == 2:
         raise UserError(f"Expected classes that are all numbers or none of them for {path}, got {listed(names)}.")
     return names
@@ -143,13 +164,19 @@ def features(x: Array, bounds: Bounds | None, where: str, faults: Faults) -> Arr
         faults.note(place[0], "a value is not a finite number", error, place=column.lstrip(", "))
     if x.ndim == 2:
         if bounds is None:
-            raise UserError(f"Expected declared bounds for {where}; they are never taken from the data.")
+            raise UserError(
+                f"Expected declared bounds for {where}: a site takes them (key: bounds of site.toml); else save "
+                "the table as CSV with a --schema. They are never taken from the data."
+            )
         low, high = bounds
         with np.errstate(invalid="ignore"):  # what is not finite was noted
             return (2 * (np.clip(x.astype(np.float64), low, high) - low) / (high - low) - 1).astype(np.float32)
     low, high = bounds or (0.0, 255.0 if x.dtype == np.uint8 else 1.0)
     if bounds is None and x.size and (x.min() < low or x.max() > high):
-        raise UserError(f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); declare bounds for others.")
+        raise UserError(
+            f"Expected values in {low:g} to {high:g} in {where} ({x.dtype}); "
+            "save them so; a site takes others (key: bounds)."
+        )
     # Where bad records are left out singly, one of them may have made the whole file floats: then all files are.
     if x.dtype == np.uint8 and (low, high) == (0.0, 255.0) and not faults.lenient:
         return _layout(x, where)

@@ -36,7 +36,10 @@ def declared_facts(
     declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.name.endswith(TABLES) and not place.is_dir():
         if declared is None:
-            raise UndeclaredError(f"What columns {place} has is not declared: give --set schema_file=schema.toml.")
+            raise UndeclaredError(
+                f"What columns {place} has is not declared: give --schema schema.toml (key: schema_file); "
+                f"draft one with: prismfl schema {place} -o schema.toml."
+            )
         names = tuple(plain(name) for name in classes) if classes else declared.classes
         size = records or declared.train_size or 0
         found = Spec(place.name, "table", (declared.width,), names, size, "", "", unit=unit or declared.unit)
@@ -57,12 +60,11 @@ def declared_facts(
 def _check_images(place: Path, names: tuple[str, ...], size: int | None, channels: int | None) -> None:
     missing = [
         option
-        for option, value in (("classes=[a,b]", names), ("image_size=28", size), ("channels=1", channels))
+        for option, value in (("--classes a,b", names), ("--image-size 28", size), ("--channels 1", channels))
         if not value
     ]
     if missing:
-        options = " ".join(f"--set {option}" for option in missing)
         raise UndeclaredError(
-            f"What the images of {place} are like is not declared, and no record is opened to see: give {options} "
+            f"What the images of {place} are like is not declared, and no record is opened: give {' '.join(missing)} "
             "(with your own values)."
         )

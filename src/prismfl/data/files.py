@@ -21,6 +21,8 @@ from prismfl.data.spec import Dataset, Spec
 from prismfl.data.split import place_of, take_out
 from prismfl.errors import UserError
 
+OPTIONS = {"label": "--label", "unit": "--unit", "natural": "--split natural", "schema": "--schema"}
+
 
 def load_path(
     path: str | Path,
@@ -74,8 +76,8 @@ def load_path(
     else:
         raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
     size = train_size if train_size is not None or records.schema is None else records.schema.train_size
-    _check_units(records, unit, natural)
-    return _dataset(place, records, test_fraction=test_fraction, train_size=size, unit=unit)
+    check_units(records, unit, natural)
+    return as_dataset(place, records, test_fraction=test_fraction, train_size=size, unit=unit)
 
 
 def _check(
@@ -84,7 +86,7 @@ def _check(
     if not place.exists():
         raise UserError(f"Expected a folder, CSV, Parquet or npz file at {place}, but there is nothing.")
     if image_size is not None and not 1 <= image_size <= 1024:
-        raise UserError(f"Expected 1 <= image_size <= 1024, got {image_size}.")
+        raise UserError(f"Expected 1 <= image_size <= 1024 (--image-size), got {image_size}.")
     if bounds is not None and not (np.isfinite(bounds).all() and bounds[0] < bounds[1]):
         raise UserError(f"Expected finite bounds with low < high, got {bounds[0]} and {bounds[1]}.")
     if not 0 <= test_fraction < 1:
@@ -96,7 +98,8 @@ def _check(
 def _only_tables(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
-            raise UserError(f"Expected no {name} for this kind of data, got {value}; it belongs to CSV and Parquet.")
+            option = f" ({OPTIONS[name]})" if name in OPTIONS else ""
+            raise UserError(f"Expected no {name}{option} for this kind of data, got {value}; it belongs to tables.")
 
 
 def _check_shape(place: Path, records: Found, *, image_size: int | None, channels: int | None) -> None:
@@ -107,7 +110,7 @@ def _check_shape(place: Path, records: Found, *, image_size: int | None, channel
         raise UserError(f"Expected images of shape {declared} in {place} as declared, got {found}.")
 
 
-def _check_units(records: Found, unit: str | None, natural: str | None) -> None:
+def check_units(records: Found, unit: str | None, natural: str | None) -> None:
     """A unit that lies at two sites would be paid for at each, and the stated cost would be that of one."""
     if records.unit is None or records.natural is None:
         return
@@ -120,7 +123,10 @@ def _check_units(records: Found, unit: str | None, natural: str | None) -> None:
             )
 
 
-def _dataset(place: Path, records: Found, *, test_fraction: float, train_size: int | None, unit: str | None) -> Dataset:
+def as_dataset(
+    place: Path, records: Found, *, test_fraction: float, train_size: int | None, unit: str | None
+) -> Dataset:
+    """What a reader found, with a test part: its own, or the share that is held out by content."""
     import torch
 
     held = np.zeros(len(records.y), dtype=bool)
@@ -133,7 +139,7 @@ def _dataset(place: Path, records: Found, *, test_fraction: float, train_size: i
     notices = list(records.notices)
     if train_size is None:
         notices.append(
-            f"The number of training records ({train.sum()}) is treated as public; declare train_size to set it."
+            f"The number of training records ({train.sum()}) is treated as public; --records (key: records) sets it."
         )
     spec = Spec(
         name=place.name,

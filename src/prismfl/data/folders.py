@@ -33,7 +33,7 @@ def read_folders(
 ) -> Found:
     """The images in class folders as features and labels, with a test part where the root has one."""
     if channels not in (None, 1, 3):
-        raise UserError(f"Expected channels 1 or 3, got {channels}.")
+        raise UserError(f"Expected channels 1 or 3 (--channels), got {channels}.")
     if faults.lenient and (not classes or size is None or channels is None):
         raise UserError(f"Expected declared classes, image_size and channels for {root}; none is taken from the data.")
     names, files = _gathered(root, classes, faults)
@@ -87,7 +87,7 @@ def measured(root: Path, *, sized: bool) -> dict[str, Any]:
             heads.append(head(path))
     sizes = {size for size, _ in heads}
     if sized and (len(sizes) != 1 or len(set(*sizes)) != 1):
-        raise UserError(f"The pictures of {root} are not squares of one size: declare image_size.")
+        raise UserError(f"The pictures of {root} are not squares of one size: give --image-size 28 (key: image_size).")
     side = {"image_size": sizes.pop()[0]} if sized else {}
     return {**side, "channels": 1 if all(grey for _, grey in heads) else 3}
 
@@ -192,7 +192,7 @@ def _listed(root: Path, names: tuple[str, ...], faults: Faults) -> Listed:
     found: Listed = []
     for folder in _folders(root):
         if folder.name not in names and not faults.lenient:
-            known = f"is not one of the declared classes ({listed(names)})."
+            known = f"is not one of the declared classes ({listed(names)}); mend --classes (key: classes) or move it."
             raise CellError(f"Folder {folder} {known}", without_values=f"A folder of {root} {known}")
         label = names.index(folder.name) if folder.name in names else None
         found += [(path, label) for path in image_files(folder)]
@@ -208,7 +208,7 @@ def _common_channels(heads: list[tuple[Path, tuple[int, int], bool]]) -> int:
     first_path, _, first = heads[0]
     for path, _, grey in heads:
         if grey != first:
-            words = "Expected all images grey or all in colour, got both{}; declare channels."
+            words = "Expected all images grey or all in colour, got both{}; give --channels 1 or 3 (key: channels)."
             raise CellError(words.format(f" ({first_path} and {path})"), without_values=words.format(""))
     return 1 if first else 3
 
@@ -219,7 +219,7 @@ def _common_size(heads: list[tuple[Path, tuple[int, int], bool]]) -> tuple[int, 
         if size != first:
             raise CellError(
                 f"Expected images of one size, got {first[0]}x{first[1]} ({first_path}) and "
-                f"{size[0]}x{size[1]} ({path}); declare image_size.",
-                without_values="Expected images of one size, got several; declare image_size.",
+                f"{size[0]}x{size[1]} ({path}); give --image-size 28 (key: image_size).",
+                without_values="Expected images of one size, got several; give --image-size 28 (key: image_size).",
             )
     return first

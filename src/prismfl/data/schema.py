@@ -191,9 +191,11 @@ class Schema:
 def check_classes(classes: Sequence[str]) -> None:
     """Refuse fewer than two classes, or one that is declared twice."""
     if len(classes) < 2:
-        raise UserError(f"Expected at least two declared classes, got {listed(classes) or 'none'}.")
+        raise UserError(
+            f"Expected at least two declared classes (--classes, or in the schema), got {listed(classes) or 'none'}."
+        )
     if len(set(classes)) != len(classes):
-        raise UserError(f"Expected distinct classes, got {listed(classes)}.")
+        raise UserError(f"Expected distinct classes (--classes, or in the schema), got {listed(classes)}.")
 
 
 def listed(names: Mapping[str, object] | Sequence[str], most: int = 20) -> str:

@@ -40,9 +40,23 @@ def read_table(
 ) -> Found:
     """The records of a table file, encoded by its schema, with their labels, ids and test part."""
     table = read_columns(path, faults)
+    return found_table(table, path, roles=roles, classes=classes, schema=schema, bounds=bounds, faults=faults)
+
+
+def found_table(
+    table: Columns,
+    path: Path | str,
+    *,
+    roles: Roles,
+    classes: Sequence[str] | None,
+    schema: Schema | None,
+    bounds: Bounds | None,
+    faults: Faults,
+) -> Found:
+    """The same for columns that are in hand; `path` says whose they are."""
     target = roles.label or (schema.label if schema else None)
     if target is None:
-        raise UserError(f"Expected a label column for {path}; declare label as one of {listed(table)}.")
+        raise UserError(f"Expected a label column for {path}: give --label (key: label), one of {listed(table)}.")
     others = {"unit": roles.unit, "natural": roles.natural, "test": roles.test}
     for role, name in {"label": target, **others}.items():
         if name is not None and name not in table:
@@ -92,7 +106,7 @@ def _marked(table: Columns, name: str | None, count: int) -> np.ndarray[tuple[in
 
 
 def _declared(
-    path: Path,
+    path: Path | str,
     table: Columns,
     target: str,
     *,
@@ -105,11 +119,15 @@ def _declared(
     names = tuple(plain(name) for name in classes) if classes else (schema.classes if schema else ())
     if not names:
         raise UserError(
-            f"Expected declared classes for label '{target}' of {path}; they are never taken from the data."
+            f"Expected declared classes for label '{target}' of {path}: give --classes a,b (key: classes); never "
+            "taken from the data."
         )
     if schema is not None:
         return Schema(schema.columns, target, names, unit=roles.unit, train_size=schema.train_size)
     if bounds is None:
-        raise UserError(f"Expected a schema (or common bounds) for the columns of {path}; none is taken from the data.")
+        raise UserError(
+            f"Expected declared columns for {path}: give --schema (key: schema_file), or at a site bounds; none is "
+            "taken from the data."
+        )
     features = [name for name in table if name not in (target, roles.unit, roles.natural, roles.test)]
     return Schema(tuple(Column(n, min=bounds[0], max=bounds[1]) for n in features), target, names, unit=roles.unit)
