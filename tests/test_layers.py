@@ -22,7 +22,7 @@ LAYERS = (
     ("methods", "metrics"),
     ("runs",),
     ("transport",),
-    ("runs.simulate", "runs.sweep", "runs.reopen"),
+    ("runs.simulate", "runs.sweep", "runs.reopen", "runs.federation"),
     ("site", "server"),
     ("adversary", "synth", "report"),
     ("cli",),
@@ -46,7 +46,7 @@ NEVER = {
 # To name a module is to run its code: only what a user's own command does comes to it.
 IMPORTS_CODE = {
     *("prismfl", "prismfl.cli.plan", "prismfl.cli.run", "prismfl.cli.synth", "prismfl.runs.simulate"),
-    "prismfl.runs.sweep",
+    *("prismfl.runs.sweep", "prismfl.runs.federation"),
 }
 
 DOORS = ("PrivateRecords", "PrivateSum", "PrivateShare", "OpenedSum", "WatchedRecords", "WatchedSum")

@@ -38,7 +38,6 @@ adversary/scores/population
 adversary/scores/reconstruction
 adversary/view
 cli/audit
-cli/options
 cli/terminal
 core/method
 core/task

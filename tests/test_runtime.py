@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import platform
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -31,3 +33,27 @@ def test_threads_are_those_that_were_asked_for() -> None:
     tune(1)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(before)
+
+
+LIMITED = """
+import resource
+from prismfl import runtime
+from prismfl.errors import UserError
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200))
+runtime.allow_open_files(50, "sites")
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (64, 200)
+runtime.allow_open_files(150, "sites")
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (150, 200)
+try:
+    runtime.allow_open_files(201, "70 sites")
+except UserError as error:
+    print(error)
+"""
+
+
+def test_the_limit_on_open_files_is_raised_as_far_as_the_system_allows() -> None:
+    """In a process of its own: a limit once lowered stays low."""
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
+    assert "70 sites need 201 open files" in done.stdout
+    assert "--sites" in done.stdout
+    assert "ulimit -n" in done.stdout

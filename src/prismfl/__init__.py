@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from prismfl.core.method import Method as Method
     from prismfl.methods import METHODS as METHODS
     from prismfl.runs.config import RunConfig
+    from prismfl.runs.federation import Federation as Federation
     from prismfl.runs.opened import Run as Run
     from prismfl.runs.planning import Plan as Plan
     from prismfl.runs.result import Result as Result
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "BudgetError",
+    "Federation",
     "Method",
     "Plan",
     "PrismClassifier",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Federation": "prismfl.runs.federation:Federation",
     "METHODS": "prismfl.methods:METHODS",
     "Method": "prismfl.core.method:Method",
     "Plan": "prismfl.runs.planning:Plan",
@@ -107,9 +110,11 @@ def run(
     "pkg.mod:METHOD" or as a `Method`. Its own settings may stand in `settings` or beside the other keywords.
     """
     config, chosen = _asked(locals())
-    from prismfl.runs import choosing, simulate
+    from prismfl.runs import bar, choosing, simulate
 
-    return simulate.run(config, method=chosen, encoder=choosing.choose_encoder(config, chosen))
+    with bar.shown() as progress:
+        looked = choosing.choose_encoder(config, chosen)
+        return simulate.run(config, method=chosen, encoder=looked, progress=progress)
 
 
 def plan(

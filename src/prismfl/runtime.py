@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from prismfl.errors import UserError
 from prismfl.version import __version__
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
@@ -25,6 +27,19 @@ def tune(threads: int = 1) -> None:
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(M_TOP_PAD, 64 * 1024 * 1024)
+
+
+def allow_open_files(wanted: int, what: str) -> None:
+    """Raise this process's limit on open files to `wanted` where it is lower; if that may not be, say so at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or wanted <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise UserError(
+            f"{what} need {wanted} open files, and this system allows {hard}; take fewer (--sites) or raise the limit "
+            "(ulimit -n)."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prismfl.errors import UserError
-from prismfl.report.comparison import compare_runs, comparison_table
+from prismfl.report.comparison import compare_runs, comparison_table, unfinished_runs
 from prismfl.report.words import NO_PROTECTION
 from prismfl.runs.directory import RunDirectory
 
@@ -69,12 +69,38 @@ def test_seeded_runs_are_marked(tmp_path: Path) -> None:
     assert table.caption == f"* {NO_PROTECTION} (the noise was seeded)"
 
 
-def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
-    path = finished(tmp_path / "a")
-    RunDirectory(path).set_status("running")
-    with pytest.raises(UserError) as error:
-        compare_runs([path])
-    assert str(error.value) == f"The run in '{path}' is not finished; go on with: prismfl resume {path}."
+def test_a_run_that_is_not_finished_is_listed_beside_the_others(tmp_path: Path) -> None:
+    whole, cut = finished(tmp_path / "a"), finished(tmp_path / "b")
+    RunDirectory(cut).set_status("running")
+    RunDirectory(cut).write_json("pulse.json", {"seconds": 3.0})
+    (row,) = compare_runs([whole, cut])
+    assert row["seeds"] == 1
+    (left,) = unfinished_runs([whole, cut])
+    assert left["status"] == "cut off"
+    assert left["words"].endswith(f"go on: prismfl resume {cut}")
+
+
+def test_a_run_that_lost_its_result_is_listed_too(tmp_path: Path) -> None:
+    whole, broken = finished(tmp_path / "a"), finished(tmp_path / "b")
+    (broken / "result.json").unlink()
+    assert len(compare_runs([whole, broken])) == 1
+    assert [run["status"] for run in unfinished_runs([whole, broken])] == ["unreadable"]
+
+
+def test_a_folder_that_is_no_run_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run directory"):
+        compare_runs([tmp_path])
+
+
+def test_a_rare_class_brings_its_own_column(tmp_path: Path) -> None:
+    scores = {"balanced_accuracy": 61.0, "auc": 77.0, "unbalanced": True, "recall": [99.0, 23.0]}
+    asked = {"models": {"head": scores}, "recommended": "head"}
+    rows = compare_runs([finished(tmp_path / "a", **asked)])
+    assert (rows[0]["balanced_accuracy"], rows[0]["auc"]) == (61.0, 77.0)
+    heads = [str(column.header) for column in comparison_table(rows).columns]
+    assert heads[3:6] == ["accuracy", "balanced accuracy", "AUC"]
+    (own,) = compare_runs([finished(tmp_path / "own", own_data=True, **asked)])
+    assert (own["balanced_accuracy"], own["auc"], own["fitting"]) == (None, None, []), "own figures stay on site"
 
 
 def test_figures_on_own_records_are_there_on_site_only(tmp_path: Path) -> None:

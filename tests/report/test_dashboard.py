@@ -91,6 +91,8 @@ def test_runs_are_listed_finished_running_and_damaged(folder: Path, inside: Test
     assert rows["c"]["status"] == "unreadable"
     assert {row_of(p, folder)["id"] for p in runs_below(folder)} == set(rows)
     assert rows["b/going"]["colour"] == colour_of("dp-fedavg")
+    assert rows["a/done"]["group"] == "digits, per record, add-remove, delta 1e-05"
+    assert rows["a/done"]["group"] != rows["b/going"]["group"]
 
 
 def test_a_report_of_a_run_in_the_folder_and_of_nothing_else(inside: TestClient, tmp_path: Path) -> None:
@@ -241,10 +243,11 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
             assert "running 4 / 10" in browser.js("document.body.innerText")
             assert browser.js("document.querySelectorAll('#rows b').length") == 0, "a run's text became markup"
             assert browser.js("document.querySelectorAll('#plane circle').length") >= 2
-            icons = "[...document.querySelectorAll('#plane .legend svg')].map(s => s.getBoundingClientRect().width)"
-            assert 0 < max(browser.js(icons)) < 40, "the signs of the legend are as large as the chart"
-            for width in (360, 1600):
+            assert browser.js("document.querySelectorAll('#plane figure').length") == 2, "unlike data share a chart"
+            icons = "[...document.querySelectorAll('#plane .legend circle')].map(s => s.getBoundingClientRect().width)"
+            for width in (360, 390, 1200, 1600):
                 browser.size(width)
+                assert 0 < max(browser.js(icons)) <= 20, "the signs of the legend are as large as the chart"
                 wide = browser.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert wide <= 0
             browser.js("document.getElementById('p-method').value = 'dp-fedavg'")

@@ -11,7 +11,7 @@ import pytest
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.report.editions import share
-from prismfl.report.facts import allowed, collect, natural
+from prismfl.report.facts import _noisy_on_site, allowed, collect, natural
 from prismfl.runs.directory import RunDirectory
 from tests.runs.small import small_run
 
@@ -127,3 +127,13 @@ def test_odds_without_and_with_a_guarantee() -> None:
 
 def test_sites_are_sorted_as_people_count() -> None:
     assert sorted(["site-10", "site-2", "north", "site-1"], key=natural) == ["north", "site-1", "site-2", "site-10"]
+
+
+def test_noise_to_signal_is_never_taken_from_exact_messages() -> None:
+    """A client-level run sends exact numbers to the hub: a figure from them would be an uncharged release."""
+    assert _noisy_on_site({"private": True, "level": "site", "unit": "record"})
+    assert _noisy_on_site({"private": True, "level": "site", "unit": "patient_id"})
+    assert not _noisy_on_site({"private": True, "level": "client", "unit": "client"})
+    assert not _noisy_on_site({"private": True, "level": "site", "unit": "client"})
+    assert not _noisy_on_site({"private": False, "level": "site", "unit": "record"})
+    assert not _noisy_on_site({"private": True, "level": None, "unit": "record"}), "of a method outside the package"

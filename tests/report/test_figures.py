@@ -13,6 +13,7 @@ from prismfl.cli.main import app
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.report import figures
+from prismfl.report.charts import PALETTE, colour_of
 from prismfl.runs import planning, simulate
 from prismfl.runs.directory import RunDirectory
 
@@ -83,3 +84,19 @@ def test_a_run_without_accuracy_is_said(tmp_path: Path) -> None:
 def test_stages_are_first_middle_last() -> None:
     assert figures._stages([0, 1, 2, 3, 4]) == [0, 2, 4]
     assert figures._stages([7]) == [7]
+
+
+def test_each_method_is_drawn_in_its_colour_and_unlike_runs_apart(runs: list[Path], tmp_path: Path) -> None:
+    opened = figures.named(runs)
+    foreign = RunDirectory.create(
+        tmp_path / "foreign", {"run": "f", "method": "a.b:MINE", "data": "elsewhere", "delta": 1e-5}, {}
+    )
+    assert {name: look["color"] for name, look in figures._looks({**opened, "mine": foreign}).items()} == {
+        "fedlap": PALETTE[colour_of("fedlap")],
+        "fedlap-dp": PALETTE[colour_of("fedlap-dp")],
+        "fedavg": PALETTE[colour_of("fedavg")],
+        "mine": PALETTE[colour_of("a.b:MINE")],
+    }
+    twice = figures._looks({"one": opened["fedavg"], "two": opened["fedavg"]})
+    assert twice["one"]["linestyle"] != twice["two"]["linestyle"]
+    assert len(figures._by_group({**opened, "mine": foreign})) == 2

@@ -15,7 +15,7 @@ import pytest
 from prismfl.adversary.scores.membership import limits, measure
 from prismfl.privacy.cost import Cost
 from prismfl.report import page, sections, words
-from prismfl.report.charts import nice_ticks
+from prismfl.report.charts import colour_of, nice_ticks
 from prismfl.report.dossier import dossier
 from prismfl.report.editions import OnSiteFacts, SharedFacts
 from prismfl.runs import simulate
@@ -29,6 +29,7 @@ SECTIONS = (
     "releases",
     "ledger",
     "accuracy",
+    "next",
     "pictures",
     "partition",
     "attacks",
@@ -128,6 +129,47 @@ def test_every_section_is_there_and_the_page_is_well_formed(facts: Facts, tmp_pa
         assert outline.images_without_words == 0
         assert json.loads(twin.read_text())["runs"][0]["setting"]["method"] == "dp-fedavg"
         assert file.stat().st_size < 5_000_000
+
+
+def unlike(facts: Facts, **setting: Any) -> Facts:
+    """The runs, and the first once more with another setting."""
+    other = SharedFacts(json.loads(json.dumps(facts[0])))
+    other["setting"] |= setting
+    return [*facts, other]
+
+
+def test_unlike_data_and_units_never_share_a_chart(facts: Facts) -> None:
+    alike = page.render(facts, digest="0" * 64)
+    assert alike.count("<figcaption") > 0
+    assert 'id="plane-2"' not in alike
+    text = page.render(unlike(facts, data="elsewhere"), digest="0" * 64)
+    assert text.count('<h3 class="group">') == 2
+    assert 'id="plane-2"' in text
+    third = text[text.index('id="r3-accuracy-section"') :]
+    assert ">fedavg, " not in third[: third.index("</section>")], "a run on other data stands in its chart"
+    client = unlike(facts)
+    client[-1]["guarantee"]["unit"] = "client"
+    assert 'id="plane-2"' in page.render(client, digest="0" * 64)
+
+
+def test_a_method_has_its_colour_in_every_chart_of_the_page(facts: Facts) -> None:
+    text = page.render(unlike(facts, method="out.side:METHOD"), digest="0" * 64)
+    for method in ("dp-fedavg", "fedavg", "out.side:METHOD"):
+        named = rf"<(?:rect|circle) class=\"(?:bar|dot) c(\d)[^>]*><title>{re.escape(method)}, "
+        found = re.findall(named, text)
+        assert len(found) >= 4, "in the plane, in the bars of each run and along the rounds"
+        assert set(found) == {str(colour_of(method))}
+
+
+NASTY = "<script>alert(1)</script>"
+
+
+def test_hostile_names_never_become_markup(facts: Facts) -> None:
+    bad = unlike(facts, method=NASTY, data=NASTY, split=NASTY, model=NASTY)
+    bad[-1]["run"] |= {"id": NASTY, "status": NASTY, "path": NASTY}
+    bad[-1]["partition"] = {"title": NASTY, "classes": [NASTY], "rows": [{"site": NASTY, "counts": [1]}]}
+    outline = Outline(page.render(bad, digest="0" * 64))
+    assert "script" not in outline.tags
 
 
 def test_nothing_is_loaded_from_anywhere(facts: Facts) -> None:

@@ -24,6 +24,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "releases": [],
         "pictures": [],
         "partition": None,
+        "config": {},
         "setting": {"method": "prism"},
         "utility": {"accuracy": 90.0, "accuracy_min": 90.0, "classes": 10, "rounds": []},
     }

@@ -166,3 +166,38 @@ def test_scores_have_dashes_where_there_is_no_record() -> None:
     text = shown(scores_table(("cat", "dog"), scores, records=2))
     assert "Scores (2 labelled)" in text
     assert [line.split("│")[2].strip() for line in text.splitlines() if "recall" in line] == ["50.00 %", "-"]
+
+
+SCORES: dict[str, Any] = {
+    **{"accuracy": 95.0, "balanced_accuracy": 62.5, "auc": 81.25, "recall": [99.0, 26.0], "unbalanced": True},
+    **{"f1": 35.5, "f1_macro": 60.0, "average_precision": 41.0, "ece": 3.25, "brier": 0.0421, "positive": 1},
+    "intervals": {"accuracy": [93.01, 97.0], "balanced_accuracy": [55.0, 70.0], "auc": None},
+}
+
+
+def result_with(**scores: Any) -> str:
+    return shown(result_table({**RESULT, "models": {"head": {**SCORES, **scores}}, "recommended": "head"}))
+
+
+def test_a_rare_class_brings_balanced_accuracy_and_two_classes_bring_the_area() -> None:
+    def names(text: str) -> list[str]:
+        return [line.split("│")[1].strip() for line in text.splitlines() if "│" in line]
+
+    text = result_with()
+    assert "62.50 % (95 %: 55.0 to 70.0)" in text
+    assert "91.23 % (95 %: 93.0 to 97.0)" in text
+    assert {"balanced accuracy", "AUC"} <= set(names(text))
+    assert "balanced accuracy" not in names(result_with(unbalanced=False))
+    assert "AUC" not in names(result_with(recall=[99.0, 26.0, 10.0]))
+
+
+def test_a_result_of_an_older_version_has_no_such_rows() -> None:
+    old = {key: SCORES[key] for key in ("accuracy", "balanced_accuracy", "auc")}
+    text = shown(result_table({**RESULT, "models": {"head": old}, "recommended": "head"}))
+    assert "95 %:" not in text
+
+
+def test_every_score_stands_in_the_table_of_scores() -> None:
+    text = shown(scores_table(("well", "ill"), SCORES, records=100))
+    for words in ("F1 of ill", "35.50 %", "average precision of ill", "calibration error", "3.25 %", "0.0421"):
+        assert words in text

@@ -17,7 +17,9 @@ def compare(
     fmt: Format = "table",
 ) -> None:
     """One table over runs: what leaves, epsilon, accuracy over seeds, bytes, seconds."""
-    from prismfl.report.comparison import compare_runs, comparison_table
+    from prismfl.report.comparison import compare_runs, comparison_table, unfinished_runs
 
-    rows = compare_runs(runs, on_site=on_site)
+    rows, left_out = compare_runs(runs, on_site=on_site), unfinished_runs(runs)
     terminal.emit(rows, fmt, lambda: comparison_table(rows))
+    for run in left_out:
+        terminal.say(f"not in the table: {run['run']}: {run['words']}")

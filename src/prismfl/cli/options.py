@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,3 +62,54 @@ Images = Annotated[
     int | None,
     typer.Option(min=1, help="Synthetic images of each class, where the method makes some (default: the method's)."),
 ]
+
+# What is declared about own data, with the same names in every command that takes data.
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        help="Declared columns of a table; draft one with `prismfl schema` (default: none; a table needs one).",
+    ),
+]
+Label = Annotated[str | None, typer.Option("--label", help="Label column of a table (default: the schema's).")]
+Classes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--classes",
+        help="Declared classes, in order: a,b or repeated (default: the schema's, or the names of class folders).",
+    ),
+]
+Records = Annotated[
+    int | None,
+    typer.Option(
+        "--records", min=1, help="Public, rounded number of records at each site (default: none; own data need one)."
+    ),
+]
+AllRecords = Annotated[
+    int | None,
+    typer.Option("--records", min=1, help="Public, rounded number of records (default: the schema's train_size)."),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option("--unit", help="What is protected: record, or a column such as patient_id (default: record)."),
+]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        "--image-size", min=8, max=1024, help="Pixels a side that own images are brought to (default: as all have it)."
+    ),
+]
+Channels = Annotated[
+    int | None,
+    typer.Option("--channels", min=1, max=3, help="1 (grey) or 3 (colour) for own images (default: as all have it)."),
+]
+
+
+def data_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the keys that a config has for them: `--schema` is `schema_file`; classes may have commas between."""
+    found = {"schema_file" if key == "schema" else key: value for key, value in given.items()}
+    if found.get("classes"):
+        found["classes"] = [name.strip() for part in found["classes"] for name in part.split(",") if name.strip()]
+    else:
+        found["classes"] = None
+    return found

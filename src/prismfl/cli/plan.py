@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from prismfl.cli import terminal
-from prismfl.cli.options import ConfigFile, Data, Delta, Encoder, Epsilon, Format, Method, Model, Sets, Sites, Tuning
+from prismfl.cli.options import (
+    Channels,
+    Classes,
+    ConfigFile,
+    Data,
+    Delta,
+    Encoder,
+    Epsilon,
+    Format,
+    ImageSize,
+    Label,
+    Method,
+    Model,
+    Records,
+    Schema,
+    Sets,
+    Sites,
+    Tuning,
+    Unit,
+)
 
 
 def plan(
     config: ConfigFile = None,
     method: Method = None,
     data: Data = None,
+    schema: Schema = None,
+    label: Label = None,
+    classes: Classes = None,
+    records: Records = None,
+    unit: Unit = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,
@@ -21,6 +47,7 @@ def plan(
 ) -> None:
     """What a run will cost and send, from public numbers only: no record is read."""
     given = {key: value for key, value in locals().items() if key not in ("config", "sets", "fmt")}
+    given = terminal.at_hand(config, sets, given)
     from prismfl.report.tables import plan_table
     from prismfl.runs import choosing, planning
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from prismfl.cli import terminal
+from prismfl.cli import several, terminal
 from prismfl.cli.options import (
+    Channels,
+    Classes,
     ConfigFile,
     Data,
     DataDir,
@@ -16,19 +18,41 @@ from prismfl.cli.options import (
     Epsilon,
     Format,
     Images,
-    Method,
+    ImageSize,
+    Label,
     Model,
+    Records,
+    Schema,
     Sets,
     Sites,
     Split,
     Tuning,
+    Unit,
 )
+
+NOT_ASKED = ("config", "sets", "fmt", "images", "seeds", "yes", "method")
+"""Arguments that are no keys of one run."""
 
 
 def run(
     config: ConfigFile = None,
-    method: Method = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD; repeat it to compare several "
+            "(default: prism).",
+        ),
+    ] = None,
     data: Data = None,
+    schema: Schema = None,
+    label: Label = None,
+    classes: Classes = None,
+    records: Records = None,
+    unit: Unit = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,
@@ -39,6 +63,9 @@ def run(
     seed: Annotated[
         int | None,
         typer.Option(help="Of every public choice; on your own data also of the noise, a simulation (default: 0)."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="How many seeds, from --seed on, or which: 0,5,7; two or more give intervals.")
     ] = None,
     encoder: Encoder = None,
     tuning: Tuning = None,
@@ -51,14 +78,25 @@ def run(
         typer.Option("--out", "-o", help="The run directory (default: runs/METHOD/DATA_epsE-TIME)."),
     ] = None,
     sets: Sets = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Several runs on your own data: spend what they cost together.")
+    ] = False,
     fmt: Format = "table",
 ) -> None:
-    """Run a method on a data set and keep everything in a run directory."""
-    given = {key: value for key, value in locals().items() if key not in ("config", "sets", "fmt", "images")}
+    """Run a method on a data set and keep everything in a run directory; several methods or seeds end in one table."""
+    given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
+    given = terminal.at_hand(config, sets, given)
     from prismfl.report.tables import result_table
     from prismfl.runs import choosing, simulate
 
     wanted = [] if images is None else [f"settings.images={images}"]
+    chosen_seeds = several.seeds_of(seeds, seed)
+    if len(set(method or ())) > 1 or len(chosen_seeds) > 1 or "," in (seeds or ""):
+        asked_all = {key: value for key, value in given.items() if key not in ("out", "seed")}
+        lines = [*wanted, *(sets or [])]
+        place = several.Several(tuple(dict.fromkeys(method or ())), chosen_seeds, out=out, yes=yes)
+        return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
+    given["method"] = method[0] if method else None
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:

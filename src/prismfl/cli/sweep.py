@@ -8,7 +8,24 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import ConfigFile, Data, DataDir, Delta, Format, Model, Sets, Sites, Split
+from prismfl.cli.options import (
+    Channels,
+    Classes,
+    ConfigFile,
+    Data,
+    DataDir,
+    Delta,
+    Format,
+    ImageSize,
+    Label,
+    Model,
+    Records,
+    Schema,
+    Sets,
+    Sites,
+    Split,
+    Unit,
+)
 from prismfl.errors import PrismError, UserError
 
 NOT_ASKED = ("config", "out", "epsilon", "seeds", "methods", "encoders", "sets", "yes", "fmt")
@@ -25,6 +42,13 @@ def sweep(
         str | None, typer.Option(help="Public encoders, as in none,efficientnet-lite0, for methods that take one.")
     ] = None,
     data: Data = None,
+    schema: Schema = None,
+    label: Label = None,
+    classes: Classes = None,
+    records: Records = None,
+    unit: Unit = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
     delta: Delta = None,
     sites: Sites = None,
     split: Split = None,
@@ -44,6 +68,7 @@ def sweep(
     --set METHOD.key=value to that one.
     """
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
+    given = terminal.at_hand(config, sets, given)
     from prismfl.report.tradeoff import picture_of, sweep_facts, sweep_table
     from prismfl.runs.sweep import Axes, go, listed, planned, price_words
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prismfl.cli.options import ConfigFile as ConfigFile
 from prismfl.cli.options import Format as Format
 from prismfl.cli.options import Sets as Sets
+from prismfl.cli.options import data_keys
 from prismfl.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ def config(file: Path | None, sets: list[str] | None) -> RunConfig:
     found = written(file, sets or [], {})
     find_method(found.method)
     return found
+
+
+def at_hand(file: Path | None, sets: list[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, by its keys; where neither a file nor data were, on top of this folder's prismfl.toml."""
+    from prismfl.runs.here import with_here
+
+    return with_here(file, sets or [], data_keys(given), say)
 
 
 @contextmanager

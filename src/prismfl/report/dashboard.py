@@ -22,12 +22,14 @@ from prismfl.methods import METHODS
 from prismfl.report.charts import colour_of
 from prismfl.report.dossier import dossier
 from prismfl.report.editions import ON_SITE, is_own
+from prismfl.report.groups import Group, make_group
 from prismfl.report.page import render, template, twin_bytes
 from prismfl.report.tables import is_simulated
 from prismfl.report.words import NO_PROTECTION
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.pulse import FINISHED, RUNNING, standing
 from prismfl.runs.reopen import reopen
 from prismfl.runs.result import noise_of
 
@@ -76,7 +78,8 @@ def row_of(path: Path, root: Path) -> dict[str, Any]:
 
 
 def _read_row(run: RunDirectory) -> dict[str, Any]:
-    config, metrics, status = run.read_json("config.json"), run.metrics(), run.status
+    config, metrics, how = run.read_json("config.json"), run.metrics(), standing(run)
+    status = how.status
     result = run.read_json("result.json") if status == "finished" else {}
     last = metrics[-1] if metrics else {}
     method = METHODS.get(config.get("method", ""))
@@ -87,9 +90,11 @@ def _read_row(run: RunDirectory) -> dict[str, Any]:
     told = {"guarantee": guarantee, "noise": noise_of(run, config, result)}
     return {
         "status": status,
+        **({} if status in (FINISHED, RUNNING) else {"words": how.words(run.path)}),
         "method": config.get("method"),
         "colour": colour_of(str(config.get("method"))),
         "data": config.get("data"),
+        "group": _group(config, result).words(),
         "own_data": is_own(config, result),
         "created": config.get("created"),
         "rounds": config.get("settings", {}).get("rounds", 1),
@@ -101,6 +106,14 @@ def _read_row(run: RunDirectory) -> dict[str, Any]:
         "bytes": sum(m.get("bytes_up", 0) + m.get("bytes_down", 0) for m in metrics),
         "seconds": _number(last.get("seconds")),
     }
+
+
+def _group(config: dict[str, Any], result: dict[str, Any]) -> Group:
+    """Which runs may share a chart with this one. A run on its way has the unit that its method will charge."""
+    method = METHODS.get(str(config.get("method")))
+    unit = "client" if method is not None and method.guarantee == "client" else config.get("unit")
+    promise = {key: result.get(key, config.get(key)) for key in ("relation", "delta")}
+    return make_group({**promise, "unit": result.get("unit", unit)}, config)
 
 
 def _number(value: Any) -> float | None:

@@ -58,7 +58,7 @@ GUARANTEE = {
 }
 LEDGER_ROW = names("ledger", "releases", "epsilon spent", "delta", "unit", "cap", "budget held")
 OWN: dict[str, Shape] = {
-    **names("schema_version", "prismfl", "written", "own_data", "noise", "digest"),
+    **names("schema_version", "prismfl", "written", "own_data", "noise", "digest", "noise_to_signal"),
     "run": {**names("status", "id", "created"), "path": NAME},
     "setting": {
         **names("method", "split", "sites", "model", "unit", "relation", "delta"),
@@ -81,8 +81,9 @@ BENCHMARK: dict[str, Shape] = {
     "setting": {**OWN["setting"], "seed": COPY},
     "config": {**CONFIG, "seed": COPY},
     "ledger": {"status": [LEDGER_ROW], "chain": [names("ledger", "chain", "entries")]},
-    "utility": names("accuracy", "accuracy_min", "classes", "rounds"),
+    "utility": names("accuracy", "accuracy_min", "scores", "classes", "rounds"),
     **names("partition", "seconds"),
+    "models": [names("name", "accuracy")],
     **dict.fromkeys(("attacks", "audits"), NO_PATH),
 }
 RESULT = {
@@ -134,9 +135,9 @@ def share(facts: Edition) -> SharedFacts:
     if isinstance(facts, SharedFacts):
         return facts
     own = bool(facts["own_data"])
-    empty: dict[str, Any] = {"partition": None, "attacks": [], "audits": [], "seconds": None}
+    empty: dict[str, Any] = {"partition": None, "attacks": [], "audits": [], "seconds": None, "models": []}
     made = SharedFacts({**empty, **_copied(facts, OWN if own else BENCHMARK)})
-    made["utility"] = {"accuracy": None, "accuracy_min": None, **made["utility"]}
+    made["utility"] = {"accuracy": None, "accuracy_min": None, "scores": {}, **made["utility"]}
     data = str(made["setting"].get("data"))  # the ledger knows them by every path they were ever read from
     made["ledger"]["status"] = [{"ledger": row["ledger"], "data set": data, **row} for row in made["ledger"]["status"]]
     made["pictures"] = [clean for p in facts["pictures"] if not p["private"] and (clean := _cleaned(p))]
@@ -147,7 +148,8 @@ def share(facts: Edition) -> SharedFacts:
 
 def share_result(result: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
     """A run's result for a table that may be handed on."""
-    shape = RESULT if own else {**RESULT, **names("accuracy", "accuracy_min", "seconds", "seed")}
+    measured = names("accuracy", "accuracy_min", "balanced_accuracy", "auc", "fitting", "seconds", "seed")
+    shape = RESULT if own else {**RESULT, **measured}
     empty = {"accuracy": None, "accuracy_min": None, "seconds": None}
     return {**empty, **_copied(result, shape), "edition": SHARING, "withheld": ["accuracy", "seconds"] if own else []}
 

@@ -20,7 +20,10 @@ from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
+from prismfl.report.released import noise_to_signal
+from prismfl.report.tables import best_scores
 from prismfl.runs.directory import Message, RunDirectory
+from prismfl.runs.pulse import standing
 from prismfl.runs.result import noise_of
 from prismfl.sources import SIMULATION
 from prismfl.version import __version__
@@ -38,7 +41,7 @@ def collect(path: Path) -> OnSiteFacts:
     missing: list[Facts] = []
     config = _optional(run, "config", missing)
     result = _optional(run, "result", missing)
-    status = run.status
+    status = standing(run).status
     noise = noise_of(run, config, result)
     releases, ledger = _ledger(run, config, missing, simulation=noise == SIMULATION)
     cost = _cost(run, releases, result, config)
@@ -55,9 +58,14 @@ def collect(path: Path) -> OnSiteFacts:
         utility={
             "accuracy": result.get("accuracy"),
             "accuracy_min": result.get("accuracy_min"),
+            "scores": dict(best_scores(result)),
             "rounds": run.metrics(),
             "classes": None,
         },
+        models=_models(result),
+        noise_to_signal=noise_to_signal(run, result.get("sigma"))
+        if _noisy_on_site(guarantee) and not config.get("secure")
+        else None,
         traffic=_traffic(run.messages()),
         pictures=_pictures(path, missing),
         partition=None,
@@ -79,6 +87,19 @@ def collect(path: Path) -> OnSiteFacts:
     if status != "finished":
         missing.append(lacking("unfinished"))
     return facts
+
+
+def _models(result: Mapping[str, Any]) -> list[Facts]:
+    """Which model of the run scored what."""
+    found = result.get("models")
+    rows = found.items() if isinstance(found, dict) else ()
+    return [{"name": name, "accuracy": scores.get("accuracy")} for name, scores in rows if isinstance(scores, dict)]
+
+
+def _noisy_on_site(guarantee: Facts) -> bool:
+    """Whether what a site sent was noisy already. Client-level runs add noise at the hub: their messages are exact, and
+    a figure from them was never charged."""
+    return bool(guarantee.get("private")) and guarantee.get("level") == "site" and guarantee.get("unit") != "client"
 
 
 def lacking(what: str, error: Exception | None = None) -> Facts:

@@ -16,11 +16,14 @@ import torch
 from prismfl.core.payloads import Payload, SyntheticSet
 from prismfl.data.pictures import grid, save_sheet
 from prismfl.errors import UserError
+from prismfl.report.charts import PALETTE, colour_of
 from prismfl.report.editions import STAYS, is_own
+from prismfl.report.groups import make_group
 from prismfl.report.norms import norms_by_layer
 from prismfl.runs.directory import Message, RunDirectory
 
 STAGES = 3
+STYLES = ("-", "--", ":", "-.")
 COLUMNS = 10
 Runs = Mapping[str, RunDirectory]
 
@@ -65,18 +68,53 @@ def progress(runs: Runs, path: Path, *, on_site: bool = False) -> Path | None:
     runs = runs if on_site else shareable(runs)
     if not runs:
         return None
-    figure, (by_round, by_epsilon, by_bytes) = _canvas(3)
+    found = _by_group(runs)
+    figure, panels = _canvas(3, rows=len(found))
+    for (title, group), row in zip(found.items(), panels.reshape(len(found), 3)):
+        _progress_row(group, row)
+        if len(found) > 1:
+            row[0].set_title(title, fontsize=9, loc="left")
+    if on_site:
+        _stamp(figure, "Measured on held-out records without noise")
+    return _save(figure, path)
+
+
+def _by_group(runs: Runs) -> dict[str, dict[str, RunDirectory]]:
+    """The runs by data, unit, relation and delta: unlike ones have a row of panels each."""
+    found: dict[str, dict[str, RunDirectory]] = {}
+    for name, run in runs.items():
+        config, result = run.read_json("config.json"), _result(run)
+        promise = {key: result.get(key, config.get(key)) for key in ("unit", "relation", "delta")}
+        found.setdefault(make_group(promise, config).words(), {})[name] = run
+    return found
+
+
+def _looks(runs: Runs) -> dict[str, dict[str, Any]]:
+    """A colour a method, as on every page; the runs of one method differ by their dashes."""
+    seen: dict[int, int] = {}
+    found = {}
+    for name, run in runs.items():
+        colour = colour_of(str(run.read_json("config.json")["method"]))
+        style = STYLES[seen.get(colour, 0) % len(STYLES)]
+        seen[colour] = seen.get(colour, 0) + 1
+        found[name] = {"color": PALETTE[colour], "linestyle": style, "marker": "o", "markersize": 3, "label": name}
+    return found
+
+
+def _progress_row(runs: Runs, panels: Sequence[Any]) -> None:
+    by_round, by_epsilon, by_bytes = panels
+    looks = _looks(runs)
     for name, run in runs.items():
         rows = [row for row in run.metrics() if row.get("accuracy") is not None]
         if not rows:
             raise UserError(f"The run in '{run.path}' has measured no accuracy yet.")
         scores = [row["accuracy"] for row in rows]
-        by_round.plot([row["round"] for row in rows], scores, marker="o", markersize=3, label=name)
+        by_round.plot([row["round"] for row in rows], scores, **looks[name])
         spent = [row["epsilon"] for row in rows]
         if None not in spent:
-            by_epsilon.plot(spent, scores, marker="o", markersize=3, label=name)
+            by_epsilon.plot(spent, scores, **looks[name])
         crossed = np.cumsum([row["bytes_up"] + row["bytes_down"] for row in rows]) / 1e6
-        by_bytes.plot(crossed, scores, marker="o", markersize=3, label=name)
+        by_bytes.plot(crossed, scores, **looks[name])
     for axes, label in ((by_round, "round"), (by_epsilon, "epsilon spent"), (by_bytes, "MB that crossed")):
         axes.set_xlabel(label)
         axes.set_ylabel("test accuracy, %")
@@ -84,9 +122,6 @@ def progress(runs: Runs, path: Path, *, on_site: bool = False) -> Path | None:
     if not by_epsilon.lines:
         by_epsilon.text(0.5, 0.5, "no run has a guarantee", ha="center", transform=by_epsilon.transAxes)
     by_round.legend(fontsize=8)
-    if on_site:
-        _stamp(figure, "Measured on held-out records without noise")
-    return _save(figure, path)
 
 
 def trust_region(runs: Runs, path: Path) -> Path | None:
@@ -95,9 +130,10 @@ def trust_region(runs: Runs, path: Path) -> Path | None:
     if not taken:
         return None
     figure, (radius, steps) = _canvas(2)
+    looks = _looks({name: runs[name] for name in taken})
     for name, rounds in taken.items():
-        radius.plot(list(rounds), [r for r, _ in rounds.values()], marker="o", markersize=3, label=name)
-        steps.plot(list(rounds), [s for _, s in rounds.values()], marker="o", markersize=3, label=name)
+        radius.plot(list(rounds), [r for r, _ in rounds.values()], **looks[name])
+        steps.plot(list(rounds), [s for _, s in rounds.values()], **looks[name])
     for axes, label in ((radius, "distance the server went"), (steps, "steps of the server")):
         axes.set_xlabel("round")
         axes.set_ylabel(label)
@@ -199,13 +235,14 @@ def _stretched(x: torch.Tensor) -> torch.Tensor:
     return (x - low) / (high - low).clamp_min(1e-6)
 
 
-def _canvas(columns: int) -> tuple[Any, Any]:
+def _canvas(columns: int, rows: int = 1) -> tuple[Any, Any]:
+    """A figure and its panels in a flat row, row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * columns, 3.4), layout="constrained")
+    figure = Figure(figsize=(4.2 * columns, 3.4 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(1, columns, squeeze=False)[0]
+    return figure, figure.subplots(rows, columns, squeeze=False).ravel()
 
 
 def _stamp(figure: Any, what: str) -> None:

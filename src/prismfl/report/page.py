@@ -16,6 +16,7 @@ from prismfl.files.atomic import write_atomically
 from prismfl.report import sections, words
 from prismfl.report.charts import Axis, around, colour_of, dots, simple_rows
 from prismfl.report.editions import ELSEWHERE, ON_SITE, SHARING, STAYS, Edition, OnSiteFacts, SharedFacts
+from prismfl.report.groups import beside, grouped
 from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
@@ -69,8 +70,7 @@ def render(runs: Sequence[Edition], *, digest: str) -> str:
     parts = [_comparison(runs)] if len(runs) > 1 else []
     single = len(runs) == 1
     parts += [
-        _run(f, [o for o in runs if o is not f], digest=digest, prefix="" if single else f"r{i + 1}-")
-        for i, f in enumerate(runs)
+        _run(f, beside(f, runs), digest=digest, prefix="" if single else f"r{i + 1}-") for i, f in enumerate(runs)
     ]
     return framed(title, "".join(parts), edition=edition, facts=first)
 
@@ -103,6 +103,7 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
         ("releases", "What left the sites", sections.releases(facts)),
         ("ledger", "The ledgers", sections.ledger(facts)),
         ("accuracy", "How useful it is", sections.utility(facts, others)),
+        ("next", "What to try next", sections.what_next(facts)),
         ("pictures", "Pictures", sections.pictures(facts)),
         ("partition", "How the records lie", sections.partition(facts)),
         ("attacks", "Attacks", sections.attacks(facts)),
@@ -138,6 +139,20 @@ def _scoped(content: str, prefix: str) -> str:
 
 
 def _comparison(runs: Sequence[Facts]) -> str:
+    """The runs side by side: a part for each group, since unlike data and units have no common chart."""
+    found = grouped(runs)
+    many = len(found) > 1
+    parts = [
+        (f'<h3 class="group">{escape(group.words())}</h3>' if many else "")
+        + f'<div class="pair">{plane(members, "plane" if not i else f"plane-{i + 1}")}'
+        + f'<div class="scroll" tabindex="0">{_compared(members)}</div></div>'
+        for i, (group, members) in enumerate(found.items())
+    ]
+    note = "<p>Unlike data, units or deltas have a chart each: their figures do not compare.</p>" if many else ""
+    return f'<section class="comparison" id="comparison"><h2>The runs side by side</h2>{note}{"".join(parts)}</section>'
+
+
+def _compared(runs: Sequence[Facts]) -> str:
     rows, looked = [], any(encoder_words(f["setting"]) for f in runs)
     for f in sorted(runs, key=lambda f: f["setting"].get("pretrained_on") is not None):
         t, score = f["traffic"], f["utility"]["accuracy"]
@@ -155,11 +170,7 @@ def _comparison(runs: Sequence[Facts]) -> str:
             ]
         )
     encoder = ["public encoder"] if looked else []
-    table = simple_rows(["run", *encoder, "what leaves", "guarantee", "accuracy", "bytes", "time", "status"], rows)
-    return (
-        '<section class="comparison" id="comparison"><h2>The runs side by side</h2><div class="pair">'
-        f'{plane(runs)}<div class="scroll" tabindex="0">{table}</div></div></section>'
-    )
+    return simple_rows(["run", *encoder, "what leaves", "guarantee", "accuracy", "bytes", "time", "status"], rows)
 
 
 def plane(runs: Sequence[Facts], ident: str = "plane") -> str:

@@ -9,8 +9,10 @@ from html import escape
 from typing import Any
 
 from prismfl.report import words
+from prismfl.report.advice import advice
 from prismfl.report.charts import NO_METHOD, Axis, Series, around, bars, colour_of, heat, lines, simple_rows
 from prismfl.report.editions import ELSEWHERE
+from prismfl.report.scores import scores_part
 from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
@@ -229,7 +231,15 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
         if others
         else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
     )
-    return f'<div class="pair">{"".join(parts)}</div>{alone}'
+    return f'<div class="pair">{"".join(parts)}</div>{scores_part(facts)}{alone}'
+
+
+def what_next(facts: Facts) -> str:
+    """Advice from public numbers and what was released."""
+    found = "".join(f"<li>{escape(line)}</li>" for line in advice(facts))
+    return (
+        f'<ul class="limits">{found}</ul>' if found else "<p>Nothing stands out in the public numbers of this run.</p>"
+    )
 
 
 def _withheld(what: str) -> str:

@@ -10,6 +10,17 @@ from rich.table import Table
 from prismfl.report.editions import STAYS
 from prismfl.report.words import NO_PROTECTION
 
+SCORE_NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "f1": "F1",
+    "f1_macro": "F1, mean over classes",
+    "average_precision": "average precision",
+    "ece": "calibration error",
+    "brier": "Brier score",
+}
+
 
 def epsilon_words(row: Mapping[str, Any], *, mark: str = f" ({NO_PROTECTION})") -> str:
     """Epsilon for people: infinity and the words where there is no guarantee; never a blank. `mark` follows the number
@@ -74,7 +85,7 @@ def total_words(total: Mapping[str, Any]) -> str:
 
 def result_table(result: Mapping[str, Any]) -> Table:
     """A finished run: accuracy, epsilon and guarantee, traffic, time and place."""
-    accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %"
+    accuracy = "-" if result["accuracy"] is None else f"{result['accuracy']:.2f} %{interval_words(result, 'accuracy')}"
     if result["accuracy"] is not None and result.get("own_data"):
         accuracy += f" (exact, on own records: {STAYS})"
     guarantee = NO_PROTECTION if is_simulated(result) else result["guarantee"]
@@ -82,6 +93,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
         "method": result["method"],
         "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
         "accuracy": accuracy,
+        **_fitting(result),
         **_models(result),
         "epsilon": epsilon_words(result),
         "guarantee": f"{guarantee}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
@@ -94,6 +106,34 @@ def result_table(result: Mapping[str, Any]) -> Table:
     if result.get("ledger"):
         rows |= {"your data so far": total_words(result.get("spent_so_far") or {}), "ledger": result["ledger"]}
     return _two_columns("Run", rows)
+
+
+def best_scores(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scores of the recommended model, as far as the run has measured any."""
+    found = (result.get("models") or {}).get(result.get("recommended"))
+    return found if isinstance(found, Mapping) else {}
+
+
+def fitting_scores(scores: Mapping[str, Any]) -> list[str]:
+    """The scores that say more than accuracy of such data: balanced accuracy where a class is rare, the area of two."""
+    unbalanced, two = bool(scores.get("unbalanced")), len(scores.get("recall") or ()) == 2
+    wanted = (["balanced_accuracy"] if unbalanced else []) + (["auc"] if two else [])
+    return [name for name in wanted if scores.get(name) is not None]
+
+
+def interval_words(result: Mapping[str, Any], name: str) -> str:
+    """The 95 % interval of a score of the recommended model, in brackets; nothing where there is none."""
+    found = (best_scores(result).get("intervals") or {}).get(name)
+    return f" (95 %: {found[0]:.1f} to {found[1]:.1f})" if found else ""
+
+
+def _fitting(result: Mapping[str, Any]) -> dict[str, str]:
+    scores = best_scores(result)
+    stays = f" ({STAYS})" if result.get("own_data") else ""
+    return {
+        SCORE_NAMES[name]: f"{scores[name]:.2f} %{interval_words(result, name)}{stays}"
+        for name in fitting_scores(scores)
+    }
 
 
 def _models(result: Mapping[str, Any]) -> dict[str, str]:
@@ -112,16 +152,27 @@ def model_words(scores: Mapping[str, Any]) -> str:
     return f"{scores['accuracy']:.2f} %, balanced {scores['balanced_accuracy']:.2f} %{area}"
 
 
+def score_rows(scores: Mapping[str, Any], classes: Sequence[str]) -> dict[str, str]:
+    """Every score of a model in words: the overall ones with their intervals, then the recall of each class."""
+    positive = scores.get("positive")
+    of = f" of {classes[positive]}" if isinstance(positive, int) and positive < len(classes) else ""
+    intervals, rows = scores.get("intervals") or {}, {}
+    for name, shown in SCORE_NAMES.items():
+        if name not in scores or (name == "f1_macro" and not of):
+            continue
+        value = "-" if scores[name] is None else f"{scores[name]:.4f}" if name == "brier" else f"{scores[name]:.2f} %"
+        found = intervals.get(name)
+        rows[shown + (of if name in ("f1", "average_precision") else "")] = value + (
+            f" (95 %: {found[0]:.1f} to {found[1]:.1f})" if found else ""
+        )
+    for name, recall in zip(classes, scores.get("recall") or ()):
+        rows[f"recall of {name}"] = "-" if recall is None else f"{recall:.2f} %"
+    return rows
+
+
 def scores_table(classes: Sequence[str], scores: Mapping[str, Any], *, records: int) -> Table:
     """How often a model is right: over all records, over classes, and class by class."""
-    area = "-" if scores["auc"] is None else f"{scores['auc']:.2f} %"
-    rows = {
-        "accuracy": f"{scores['accuracy']:.2f} %",
-        "balanced accuracy": f"{scores['balanced_accuracy']:.2f} %",
-        "AUC": area,
-    }
-    for name, recall in zip(classes, scores["recall"]):
-        rows[f"recall of {name}"] = "-" if recall is None else f"{recall:.2f} %"
+    rows = score_rows(scores, classes)
     return _two_columns(f"Scores ({records} labelled)", rows)
 
 

@@ -158,6 +158,29 @@ def best_lines(rows: Sequence[Facts]) -> list[str]:
     return lines
 
 
+def best_line(facts: Facts) -> str | None:
+    """Which method did best, and at which price: epsilon and bytes. None before a run has finished."""
+    known = [row for row in facts["rows"] if row.get("accuracy") is not None]
+    if not known:
+        return None
+    known.sort(key=lambda row: -row["accuracy"])
+    best = known[0]
+    epsilon = {ENDLESS: "no DP guarantee", NOTHING: "nothing leaves"}.get(_epsilon(best), f"epsilon {_epsilon(best)}")
+    line = f"Best: {_name(best)} with {_score(best)} %, for {epsilon.removesuffix(' *')}"
+    line += f" ({NO_PROTECTION})" if is_simulated(best) else ""
+    line += f" and {size_words(best['bytes'])} sent"
+    private = next((r for r in known if _epsilon(r) != ENDLESS), None) if _epsilon(best) == ENDLESS else None
+    if private is not None:
+        line += (
+            f"; with an epsilon: {_name(private)} with {_score(private)} % for {_epsilon(private).removesuffix(' *')}"
+        )
+        line += f" ({NO_PROTECTION})" if is_simulated(private) else ""
+    wide = [r["accuracy_half_width"] for r in known[:2] if r["accuracy_half_width"] is not None]
+    if len(wide) == 2 and best["accuracy"] - known[1]["accuracy"] < sum(wide):
+        line += f"; the intervals of {_name(best)} and {_name(known[1])} overlap"
+    return line + "."
+
+
 def _name(row: Facts) -> str:
     encoder = encoder_name(row)
     return f"{row['method']} with {encoder}" if encoder else str(row["method"])

@@ -26,7 +26,7 @@ from prismfl.nets.encoders.scripts import SUFFIXES as SCRIPTS
 from prismfl.nets.encoders.scripts import load_script
 from prismfl.nets.encoders.wrapped import Wrapped
 from prismfl.runs import planning
-from prismfl.runs.config import RunConfig, written
+from prismfl.runs.config import RunConfig, check_keys, written
 from prismfl.runs.encoders import asked_for
 from prismfl.runs.names import NAME
 
@@ -136,4 +136,5 @@ def ask(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]) -> tup
     """Config and method from a file, what was given besides, and overrides of the form a.b=c."""
     config = written(file, sets, given)
     words, method = choose(config.method)
+    check_keys(method.settings, config.settings, f"the settings of {method.name}", also=RunConfig.model_fields)
     return config.model_copy(update={"method": words}), method

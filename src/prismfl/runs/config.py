@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from prismfl.data import DATASETS
+from prismfl.data.schema import plain
 from prismfl.errors import UserError
 from prismfl.files.bounded import load_toml, load_yaml, read_text
 from prismfl.privacy.shares import Secrecy
+
+HERE = "prismfl.toml"
 
 
 class RunConfig(BaseModel):
@@ -64,6 +68,18 @@ class RunConfig(BaseModel):
     secure: Secrecy | None = Field(None, description="the server reads only the sum over the sites: quorum")
     settings: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _as_names(cls, value: object) -> object:
+        """Classes as text: 0 and "0" name the same one."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        if not isinstance(value, list | tuple):
+            return value
+        if any(isinstance(name, bool) for name in value):
+            raise ValueError('yes, no, true and false are no names in YAML; quote them: ["yes", "no"]')
+        return [plain(name) if isinstance(name, int | float) else name for name in value]
+
 
 def read(path: Path) -> dict[str, Any]:
     """The mapping in a TOML, YAML or JSON file."""
@@ -73,7 +89,17 @@ def read(path: Path) -> dict[str, Any]:
     value = load_toml(text, f"'{path}'") if path.suffix == ".toml" else load_yaml(text, f"'{path}'")
     if not isinstance(value, dict):
         raise UserError(f"'{path}' does not hold settings (key = value).")
-    return value
+    return anchored(value, path.parent) if path.name == HERE else value
+
+
+def anchored(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The keys of a prismfl.toml with its paths, which are relative to that file, as they are from where we are."""
+    found = dict(values)
+    for key in ("data", "schema_file"):
+        place = found.get(key)
+        if isinstance(place, str) and (folder / place).exists() and folder != Path() and place not in DATASETS:
+            found[key] = str(folder / place)
+    return found
 
 
 def _nearest_preset(path: Path) -> str:
@@ -115,13 +141,18 @@ def written(file: Path | None, sets: Sequence[str], given: Mapping[str, Any]) ->
     return found
 
 
+def check_keys(kind: type[BaseModel], values: Mapping[str, Any], where: str, *, also: Iterable[str] = ()) -> None:
+    """Refuse a key that is none, with the nearest known one; `also` are those that could have been meant besides."""
+    for key in values:
+        if key not in kind.model_fields:
+            near = difflib.get_close_matches(key, [*kind.model_fields, *also], n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kind.model_fields)}."
+            raise UserError(f"Unknown key '{key}' in {where}; {hint}")
+
+
 def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> Any:
     """`values` as a `kind`, or one clear line that names the key, the value and what would do."""
-    unknown = [k for k in values if k not in kind.model_fields]
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], kind.model_fields, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kind.model_fields)}."
-        raise UserError(f"Unknown key '{unknown[0]}' in {where}; {hint}")
+    check_keys(kind, values, where, also=() if kind is RunConfig else RunConfig.model_fields)
     try:
         return kind(**values)
     except ValidationError as error:

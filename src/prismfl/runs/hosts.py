@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from prismfl import runtime
 from prismfl.core.job import Job
 from prismfl.core.rounds import Host, Hub
 from prismfl.data import Dataset
@@ -23,6 +24,9 @@ from prismfl.runs.records import (
     shown_records,
 )
 
+FILES_OF_A_LEDGER = 3  # SQLite's own, its log, and the log's index
+OTHER_FILES = 256
+
 
 def open_hosts(
     job: Job, config: RunConfig, dataset: Dataset, parts: Sequence[Rows], *, folder: Path
@@ -38,6 +42,8 @@ def open_hosts(
     book = Ledger.open(own_ledger(config)) if own else None
     identity = "" if book is None else _declare_own(book, job, config, dataset, None if client_level else cap)
     ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
+    if book is None:
+        runtime.allow_open_files(FILES_OF_A_LEDGER * (len(parts) + 1) + OTHER_FILES, f"{len(parts)} sites")
     hosts = []
     for name, rows in zip(job.task.sites, parts):
         records, place = records_of(dataset, rows), folder / "memory" / name

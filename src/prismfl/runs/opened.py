@@ -17,10 +17,12 @@ from prismfl.core.payloads import SyntheticSet
 from prismfl.core.release import Release
 from prismfl.errors import UserError
 from prismfl.files import inside as run_files
+from prismfl.runs import html
 from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, Message, RunDirectory, digest
 from prismfl.runs.fitted import FittedModel, Shelf, open_shelf
 from prismfl.runs.planning import find_method
+from prismfl.runs.public_facts import read_facts
 from prismfl.runs.result import Result
 
 
@@ -95,6 +97,45 @@ class Run:
     def _shelf(self) -> Shelf:
         return open_shelf(self.directory, *read_config(self.directory))
 
+    @property
+    def accuracy(self) -> float | None:
+        """The test accuracy of the recommended model in percent, once the run has finished."""
+        return None if self.result is None else self.result.accuracy
+
+    @property
+    def epsilon(self) -> float | None:
+        """What the finished run cost; None is no guarantee, or no result yet."""
+        return None if self.result is None else self.result.epsilon
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """What was measured after each round, as rows of the same columns: `pandas.DataFrame(run.table)`."""
+        names = ("round", "accuracy", "epsilon", "seconds")
+        return [{name: row.get(name) for name in names} for row in self.metrics]
+
+    @property
+    def columns(self) -> dict[str, list[Any]] | None:
+        """The synthetic records of a table in its own columns and units: `pandas.DataFrame(run.columns)`."""
+        made, facts = self.synthetic, read_facts(self.directory, self.config)
+        if made is None or facts.schema is None or tuple(made.x.shape[1:]) != facts.shape:
+            return None
+        names = [facts.classes[label] for label in made.hard_y.tolist()]
+        return {**{k: list(v) for k, v in facts.schema.decode(made.x).items()}, facts.schema.label: names}
+
+    def __repr__(self) -> str:
+        said = repr(self.result).removeprefix("<Result ").removesuffix(">") if self.status == "finished" else self.path
+        return f"<Run {self.status}; {said}>"
+
+    def _repr_html_(self) -> str:
+        result = self.result
+        if result is None:
+            title = html.facts_table(f"Run ({self.status})", [("directory", self.path)])
+        else:
+            told = {**result.as_dict(), "run_dir": str(self.path)}
+            title = html.facts_table("Run", html.result_facts(told))
+        rounds = [{k: _short(v) for k, v in row.items()} for row in self.table]
+        return title + html.grid_table(rounds) + html.sample_picture(self.path)
+
     def release(self, site: str, round: int) -> Release:
         """What a site sent in a round (the first is 0): its items, their cost, and where the noise came from."""
         sent = [m for m in self.messages if m.direction == "up"]
@@ -111,6 +152,10 @@ class Run:
         if digest(raw) != found.digest:
             raise UserError(f"'{self.path / found.file}' is not what crossed: it has another digest.")
         return Release.decode(raw)
+
+
+def _short(value: object) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def open_run(path: str | Path) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
-from prismfl.runs import encoded
+from prismfl.runs import encoded, html
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import encoder_of, ready, with_layers
 from prismfl.runs.tuning import choose_settings, wanted
@@ -29,6 +29,7 @@ from prismfl.sources import DEPLOYMENT, NO_PROTECTION
 
 Warn = Callable[[str], None]
 MODEL = "convnet:32"
+IN_MEMORY = "in-memory/"  # how a config names data that were handed over in Python
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Plan:
     records: int
     cost: str
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.method}; {'; '.join(f'{name}: {value}' for name, value in html.plan_facts(asdict(self)))}>"
+
+    def _repr_html_(self) -> str:
+        return html.facts_table(f"Plan: {self.method}", html.plan_facts(asdict(self)))
 
 
 def find_method(name: str) -> Method:
@@ -109,10 +116,24 @@ def declared_spec(config: RunConfig) -> Spec:
 
 def check_path(config: RunConfig) -> None:
     """An error if the data are neither a known name nor a path that exists."""
-    if not Path(config.data).exists():
+    if config.data.startswith(IN_MEMORY) and not Path(config.data).exists():
+        raise UserError(
+            f"The records of '{config.data}' were handed over in Python (prismfl.Federation) and are kept nowhere; run "
+            "it again there."
+        )
+    if is_own(config) and not Path(config.data).exists():
         near = difflib.get_close_matches(config.data, DATASETS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
-        raise UserError(f"'{config.data}' is neither a data set's name nor a path; {hint}")
+        raise UserError(f"'{config.data}' is neither a data set's name nor a path (--data); {hint}")
+
+
+def check_records(config: RunConfig) -> None:
+    """The number of own records is declared, never counted; told before any of them is read."""
+    if config.records is None and is_own(config):
+        raise UserError(
+            f"How many records a site of '{config.data}' has is not declared: give a public, rounded number with "
+            "--records 1000 (key: records)."
+        )
 
 
 def unit_column(config: RunConfig) -> str | None:
@@ -135,8 +156,7 @@ def task_of(
         kinds = " and ".join(method.kinds)
         raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
     sites = 1 if method.pooled else config.sites
-    if config.records is None and config.data not in DATASETS:
-        raise UserError("For your own data, declare a public (rounded) number of records a site: --set records=1000.")
+    check_records(config)
     size = config.subset or spec.train_size
     records = config.records * (config.sites if method.pooled else 1) if config.records else max(1, size // sites)
     model = config.model or MODEL
@@ -224,13 +244,18 @@ def warnings_of(config: RunConfig, task: Task, settings: Settings, method: Metho
     return found
 
 
-def plan(config: RunConfig, method: Method | None = None, encoder: Encoder | None = None) -> Plan:
+def plan(
+    config: RunConfig, method: Method | None = None, encoder: Encoder | None = None, *, given: Spec | None = None
+) -> Plan:
     """Sigma, epsilon and bytes of a run, before any record is read. A `method` or an `encoder` that is not ours comes
-    by itself."""
+    by itself, and so do the declared facts (`given`) of records that a program has in hand."""
     method = method or find_method(config.method)
     check(config)
     config = mixed_public(config, method)
-    spec = declared_spec(config)
+    if given is None:
+        check_path(config)
+        check_records(config)
+    spec = declared_spec(config) if given is None else given
     task = task_of(config, spec, method)
     encoder = encoder or encoder_of(config, method)
     if method.needs_public and method.auto is not None and wanted(config.tuning):

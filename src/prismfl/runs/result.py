@@ -27,6 +27,7 @@ from prismfl.privacy import account
 from prismfl.privacy.cost import Cost, Relation
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.rng import Key
+from prismfl.runs import html
 from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, SCHEMA_VERSION, RunDirectory
 from prismfl.runs.models import models_of, recommended
@@ -80,6 +81,13 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return f"<Result {'; '.join(f'{name}: {value}' for name, value in html.result_facts(self.as_dict()))}>"
+
+    def _repr_html_(self) -> str:
+        table = html.facts_table("Result", html.result_facts(self.as_dict()))
+        return table + html.sample_picture(Path(self.run_dir))
 
 
 def total_of(directory: RunDirectory) -> Cost:

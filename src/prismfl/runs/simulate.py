@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from prismfl.metrics.utility import accuracy
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
-from prismfl.runs import encoded
+from prismfl.runs import encoded, pulse
 from prismfl.runs.choosing import choose, choose_encoder
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
@@ -33,6 +32,8 @@ from prismfl.runs.models import recommended, scores_of_models
 from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
     Warn,
+    check_path,
+    check_records,
     find_method,
     finite,
     is_own,
@@ -48,6 +49,7 @@ from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.records import (
     Rows,
     parts_digest,
+    parts_given,
     read_data,
     spec_of,
     split_records,
@@ -61,25 +63,37 @@ def run(
     *,
     method: Method | None = None,
     encoder: Encoder | None = None,
+    given: Dataset | None = None,
     progress: stages.Progress = lambda *_: None,
     warn: Warn = lambda _: None,
     tell: Warn = lambda _: None,
 ) -> Result:
     """A whole run in a new directory. Everything that can be wrong with the request is found before it is made.
 
-    A `method` or an `encoder` that is not one of ours comes by itself: the config only keeps its words.
+    A `method` or an `encoder` that is not one of ours comes by itself: the config only keeps its words. So do records
+    that a program has in hand (`given`): then each says its site, and no file is read.
     """
     with stages.listening(progress):
         found = method or find_method(config.method)
-        return _run(config, found, encoder=encoder, progress=progress, warn=warn, tell=tell)
+        return _run(config, found, encoder=encoder, given=given, progress=progress, warn=warn, tell=tell)
 
 
 def _run(
-    config: RunConfig, method: Method, *, encoder: Encoder | None, progress: stages.Progress, warn: Warn, tell: Warn
+    config: RunConfig,
+    method: Method,
+    *,
+    encoder: Encoder | None,
+    given: Dataset | None,
+    progress: stages.Progress,
+    warn: Warn,
+    tell: Warn,
 ) -> Result:
     check(config)
     config = mixed_public(settled(config), method)
-    spec = spec_of(config)
+    if given is None:
+        check_path(config)
+        check_records(config)
+    spec = spec_of(config) if given is None else given.spec
     resolve(config, task_of(config, spec, method), method)  # refuses what cannot be before anything is rehearsed
     encoder = encoder or encoder_of(config, method)
     task = task_of(config, spec, method, public_images_of(config, spec, method, warn))
@@ -98,8 +112,8 @@ def _run(
     config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
-    job, dataset = _job(identity, resolved, settings, task, method, warn)
-    parts = split_records(config, dataset, job)
+    job, dataset = _job(identity, resolved, settings, task, method, warn, given=given)
+    parts = split_records(config, dataset, job) if given is None else parts_given(given, job)
     predictor(job)
     if encoded.looked_through(task, method):
         encoded.rows_of(task)
@@ -143,6 +157,9 @@ def _resume(path: Path, *, progress: stages.Progress, warn: Warn) -> Result:
     directory = RunDirectory.open(path)
     if directory.status == "finished":
         return read_result(directory)
+    other = pulse.at_work_elsewhere(directory)
+    if other is not None:
+        raise UserError(f"The run in '{path}' is still at work (process {other}); wait for it, or end it first.")
     identity, config = read_config(directory)
     config = settled(config)
     _, method = choose(config.method)
@@ -170,9 +187,16 @@ def _check_resumed(directory: RunDirectory, identity: str, config: RunConfig, *,
 
 
 def _job(
-    identity: str, config: RunConfig, settings: Settings, task: Task, method: Method, warn: Warn
+    identity: str,
+    config: RunConfig,
+    settings: Settings,
+    task: Task,
+    method: Method,
+    warn: Warn,
+    *,
+    given: Dataset | None = None,
 ) -> tuple[Job, Dataset]:
-    dataset = read_data(config)
+    dataset = read_data(config) if given is None else given
     task = replace(task_of(config, dataset.spec, method), public=task.public, encoder=task.encoder)
     for line in (*dataset.notices, *warnings_of(config, task, settings, method)):
         warn(line)
@@ -188,8 +212,21 @@ def _execute(
     directory: RunDirectory,
     progress: stages.Progress,
 ) -> Result:
+    with pulse.beating(directory) as clock:
+        return _to_its_end(job, config, dataset, parts, directory=directory, progress=progress, clock=clock)
+
+
+def _to_its_end(
+    job: Job,
+    config: RunConfig,
+    dataset: Dataset,
+    parts: Sequence[Rows],
+    *,
+    directory: RunDirectory,
+    progress: stages.Progress,
+    clock: Callable[[], float],
+) -> Result:
     runtime.tune(config.threads)
-    started = time.monotonic()
     dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
@@ -207,7 +244,7 @@ def _execute(
                 "round": state.round,
                 "accuracy": accuracy(predict, state.items, dataset.x_test, dataset.y_test),
                 "epsilon": epsilon,
-                "seconds": round(time.monotonic() - started, 3),
+                "seconds": clock(),
                 **traffic,
             }
         )

@@ -25,6 +25,8 @@ from prismfl.errors import PrismError, UserError, words_for_log
 from prismfl.files.atomic import make_folder, write_atomically
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.ledger import admission
+from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs import simulate
 from prismfl.runs.cells import (
     FAILED,
@@ -44,6 +46,7 @@ from prismfl.runs.cells import (
 from prismfl.runs.choosing import choose
 from prismfl.runs.config import RunConfig, check, written
 from prismfl.runs.encoders import encoder_of
+from prismfl.runs.hosts import own_ledger
 from prismfl.runs.planning import Warn, is_own, resolve, task_of, tuned
 from prismfl.runs.records import spec_of
 from prismfl.stages import Progress
@@ -185,6 +188,36 @@ def price_words(sweep: Sweep) -> str | None:
         spent = f"epsilon about {account.epsilon(cost, delta):.3g}" if cost.private else "no guarantee at all"
         parts.append(f"{spent} per {cost.unit}")
     return f"{len(coming)} runs on your own records add up: {' and '.join(parts)} at delta {delta:g}"
+
+
+def check_cap(sweep: Sweep) -> None:
+    """Refuses runs on one's own records that do not fit under the cap together, before the first of them is charged."""
+    coming = [cell for cell in sweep.plan.cells if not (sweep.folder / cell.name).is_dir()]
+    if not sweep.own or len(coming) < 2:  # of one run its own start says it
+        return
+    asked = next(iter(sweep.plan.asked.values()))
+    cap, spent = _stored_cap(asked)
+    for cost in costs_of(sweep, coming):
+        own = cap or (None if asked.cap is None else admission.Cap(asked.cap, asked.delta, cost.unit, cost.relation))
+        if own is None or admission.holds(own, order=None, standing=[*spent, cost]):
+            continue
+        tight = f"epsilon {account.epsilon(cost, own.delta):.3g}" if cost.private else "no guarantee"
+        raise UserError(
+            f"{len(coming)} runs together ({tight} per {cost.unit}, beside {len(spent)} earlier charges) do not fit "
+            f"under the cap of {own.describe()}; ask for fewer methods or --seeds, or a smaller --epsilon. Nothing was "
+            "charged."
+        )
+
+
+def _stored_cap(config: RunConfig) -> tuple[admission.Cap | None, list[Cost]]:
+    """The cap of one's own data on their ledger, and what they have paid."""
+    place = own_ledger(config)
+    if not place.exists():
+        return None, []
+    name = config.dataset or str(Path(config.data).resolve())
+    with Ledger.open(place, create=False) as ledger:
+        found = next((status for status in ledger.status() if name in status.names), None)
+    return (None, []) if found is None else (found.cap, list(found.spent))
 
 
 def _check_folder(sweep: Sweep) -> None:

@@ -1,0 +1,34 @@
+"""Every score on the page of a run, and none of own records on one that is handed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from prismfl.metrics.classification import classifier_scores
+from prismfl.report.scores import scores_part
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.5]])
+    scores = classifier_scores(logits, torch.tensor([0, 0, 1, 1]), classes=2)
+    found = {"utility": {"scores": scores}, "withheld": [], "config": {"classes": ["well", "<ill>"]}}
+    return {**found, **changed}
+
+
+def test_scores_and_confusion_stand_on_the_page() -> None:
+    text = scores_part(facts())
+    for words in ("balanced accuracy", "75.00 %", "F1 of &lt;ill&gt;", "recall of well", "Brier score", "taken for"):
+        assert words in text, words
+    assert "<ill>" not in text
+
+
+def test_classes_without_names_have_numbers() -> None:
+    assert "recall of class 1" in scores_part(facts(config={}))
+
+
+def test_what_is_withheld_or_was_not_measured_is_not_there() -> None:
+    assert scores_part(facts(withheld=["accuracy"])) == ""
+    assert scores_part(facts(utility={})) == ""
+    assert scores_part(facts(utility={"scores": {"accuracy": 50.0}})) == "", "of an older version"
