@@ -21,6 +21,7 @@ from prismfl.cli import (
     leaves,
     ledger,
     methods,
+    new,
     partition,
     plan,
     predict,
@@ -81,6 +82,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 for command in (
+    new.new,
     run.run,
     resume.resume,
     sweep.sweep,

@@ -103,6 +103,31 @@ Channels = Annotated[
     int | None,
     typer.Option("--channels", min=1, max=3, help="1 (grey) or 3 (colour) for own images (default: as all have it)."),
 ]
+Test = Annotated[
+    str | None,
+    typer.Option(
+        "--test",
+        help="Test part of own data that have none: a share, or a column that marks it with 1, true or test "
+        "(default: 0.2).",
+    ),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        help="Public images: data set, folder or 'procedural' (default: drawn ones, for methods that use some).",
+    ),
+]
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="Folder of ledgers that last (default: own data your one ledger, PRISMFL_LEDGER; else the run's own).",
+    ),
+]
+SiteCap = Annotated[
+    float | None, typer.Option("--cap", help="Each site's cap on epsilon over all runs (default: none).")
+]
 
 
 def data_keys(given: Mapping[str, Any]) -> dict[str, Any]:

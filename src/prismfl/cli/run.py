@@ -20,12 +20,16 @@ from prismfl.cli.options import (
     Images,
     ImageSize,
     Label,
+    Ledger,
     Model,
+    Public,
     Records,
     Schema,
     Sets,
+    SiteCap,
     Sites,
     Split,
+    Test,
     Tuning,
     Unit,
 )
@@ -53,12 +57,13 @@ def run(
     unit: Unit = None,
     image_size: ImageSize = None,
     channels: Channels = None,
+    test: Test = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,
     split: Split = None,
     model: Model = None,
-    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    public: Public = None,
     images: Images = None,
     seed: Annotated[
         int | None,
@@ -71,8 +76,8 @@ def run(
     tuning: Tuning = None,
     device: Annotated[str | None, typer.Option(help="cpu, or a device that torch knows (default: cpu).")] = None,
     data_dir: DataDir = None,
-    ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Each site's cap on epsilon over all runs.")] = None,
+    ledger: Ledger = None,
+    cap: SiteCap = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", help="The run directory (default: runs/METHOD/DATA_epsE-TIME)."),
@@ -96,7 +101,8 @@ def run(
         lines = [*wanted, *(sets or [])]
         place = several.Several(tuple(dict.fromkeys(method or ())), chosen_seeds, out=out, yes=yes)
         return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
-    given["method"] = method[0] if method else None
+    if method:
+        given["method"] = method[0]
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.faults import Faults
-from prismfl.data.found import TABLES, Bounds, Found
+from prismfl.data.found import TABLES, Bounds, Found, not_data
 from prismfl.data.ids import codes_of
 from prismfl.data.schema import Schema
 from prismfl.data.schema_file import read_schema
@@ -74,7 +74,7 @@ def load_path(
         roles = Roles(label=label, unit=unit, natural=natural, test=test)
         records = read_table(place, roles=roles, classes=classes, schema=declared, bounds=bounds, faults=faults)
     else:
-        raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
+        raise not_data(place)
     size = train_size if train_size is not None or records.schema is None else records.schema.train_size
     check_units(records, unit, natural)
     return as_dataset(place, records, test_fraction=test_fraction, train_size=size, unit=unit)

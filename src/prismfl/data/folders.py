@@ -52,6 +52,17 @@ def class_folders(root: Path) -> tuple[str, ...]:
     return tuple(sorted({folder.name for part in _parts(root) for folder in _folders(part)}))
 
 
+def class_counts(root: Path) -> dict[str, int]:
+    """How many images lie in each class's folder (of the training part); none is opened."""
+    found = {folder.name: len(image_files(folder)) for folder in _folders(_parts(root)[0])}
+    return {name: found.get(name, 0) for name in class_folders(root)}
+
+
+def has_test_part(root: Path) -> bool:
+    """Whether a folder has train/ and test/."""
+    return len(_parts(root)) == 2
+
+
 def folder_shape(
     root: Path, *, classes: Sequence[str] | None, size: int | None, channels: int | None
 ) -> tuple[int, int, int]:

@@ -75,6 +75,18 @@ def refuse_existing(paths: Iterable[Path]) -> None:
             raise UserError(f"'{path}' exists already; choose another with -o.")
 
 
+def check_writable(path: Path) -> None:
+    """One clear line where nothing can be written: told before anything is spent on what would be."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        make_folder(folder)
+        probe = _part(folder / "probe")
+        write_atomically(probe, b"")
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"Cannot write to '{folder}': {error.strerror}; choose another place with -o.") from None
+
+
 def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 

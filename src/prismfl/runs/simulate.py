@@ -289,7 +289,7 @@ def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
 
 def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
-    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
+    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads", "test"})
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files.written import toml_value
 from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
@@ -188,17 +187,9 @@ def as_toml(config: BaseModel) -> str:
         value = getattr(config, name)
         if isinstance(value, dict):
             tables += [f"# {field.description}", f"[{name}]" if value else f"# [{name}]"]
-            tables += [f"{key} = {_toml_value(word)}" for key, word in value.items()] + [""]
+            tables += [f"{key} = {toml_value(word)}" for key, word in value.items()] + [""]
             continue
         lines.append(f"# {field.description}")
-        lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         lines.append("")
     return "\n".join(lines + tables)
-
-
-def _toml_value(value: Any) -> str:
-    # JSON text, numbers, booleans and lists of them are TOML as they are, but for letters beyond 16 bits, which JSON
-    # would write as two, and for DEL. 1e-05 is a TOML float as well.
-    if isinstance(value, float):
-        return repr(value)
-    return re.sub("\x7f", r"\\u007f", json.dumps(value, ensure_ascii=False))

@@ -8,8 +8,9 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, num
 from prismfl.data.schema_file import parse_schema, read_content
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
+from prismfl.files.fresh import check_writable
 from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.ways import read_sets
 
@@ -54,9 +56,14 @@ class Table:
 def synth_table(
     data: str,
     *,
-    schema: Path | None,
+    schema: str | Path | None,
     out: Path,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    unit: str | None = None,
+    left_out: Sequence[str] = (),
     records: int | None = None,
+    about: int | None = None,
     rows: int | None = None,
     sets: Sequence[str] = (),
     seed: int | None = None,
@@ -65,16 +72,19 @@ def synth_table(
 ) -> dict[str, Any]:
     """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it.
 
-    `options` are those of `Synthesizer`.
+    `label`, `classes`, `unit` and `records` win over the schema's, `about` is the number of records where neither says
+    it; columns that are `left_out` have no part in it. `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
     _check_out(out)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
-    _, given = read_sets("ddp-vae", sets)
-    table = read_private(data, schema, warn=warn)
-    size = _declared_size(table, records)
-    settings = {**_defaults(size, given), **given, "columns": words(table.schema)}
+    _, more = read_sets("ddp-vae", sets)
+    given = {"label": label, "classes": classes and tuple(plain(name) for name in classes), "unit": unit}
+    told = {key: value for key, value in given.items() if value not in (None, "record")}
+    table = read_private(data, schema, told=told, left_out=left_out, warn=warn)
+    size = _declared_size(table, records, about)
+    settings = {**_defaults(size, more), **more, "columns": words(table.schema)}
     synthesizer = Synthesizer(
         method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
@@ -87,8 +97,15 @@ def synth_table(
     return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
 
 
-def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
-    """A user's file with its schema, or a named table (its training part)."""
+def read_private(
+    data: str,
+    schema: str | Path | None,
+    *,
+    told: Mapping[str, Any] = MappingProxyType({}),
+    left_out: Sequence[str] = (),
+    warn: Warn = lambda _: None,
+) -> Table:
+    """A user's file with its schema, or a named table (its training part). `told` wins over the schema."""
     if data in DATASETS:
         found = load(data)
         assert found.schema is not None
@@ -97,9 +114,13 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
         return Table(data, found.schema, True, order, holder)
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
-    declared, labelled = read_declared(schema)
+    declared, labelled = read_declared(Path(schema))
+    declared, labelled = replace(declared, **told), labelled or "label" in told
     raw = load_columns(Path(data))
-    _check_columns(data, raw, declared, labelled)
+    aside = [name for name in left_out if name in raw and name not in declared.names]
+    if aside:
+        warn(f"Left out of the synthetic table: {listed(aside)}, which deal records to sites or mark the test part.")
+    _check_columns(data, {name: cells for name, cells in raw.items() if name not in aside}, declared, labelled)
     clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.type == "numeric")
     if clipped:
         warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
@@ -116,7 +137,7 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
     prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label}) + row_prints(raw)
     prints += bag_prints(list(zip(*(cells for n, cells in raw.items() if n not in (declared.label, declared.unit)))))
     holder = Holder(Records(x, y, unit), prints, str(Path(data).resolve()))
-    return Table(Path(data).name, declared, labelled, tuple(raw), holder)
+    return Table(Path(data).name, declared, labelled, tuple(name for name in raw if name not in aside), holder)
 
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
@@ -164,9 +185,9 @@ def _outside(values: list[Any], column: Column) -> int:
     return sum(not low <= number <= high for cell in cells if (number := number_of(cell)) is not None)
 
 
-def _declared_size(table: Table, records: int | None) -> int:
+def _declared_size(table: Table, records: int | None, about: int | None) -> int:
     known = DATASETS[table.name].train_size if table.holder.name in DATASETS else table.schema.train_size
-    declared = records if records is not None else known
+    declared = records if records is not None else known or about
     if declared is None:
         raise UserError(
             f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "
@@ -217,4 +238,4 @@ def _check_out(out: Path) -> None:
             import pyarrow  # noqa: F401
         except ImportError:
             raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
-    out.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
