@@ -18,6 +18,7 @@ from prismfl.cli import (
     demo,
     export,
     figures,
+    help,
     leaves,
     ledger,
     methods,
@@ -40,7 +41,6 @@ from prismfl.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Learn together by exchanging differentially private synthetic data instead of gradients.",
@@ -66,6 +66,8 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        if not error.format_message():  # no arguments: help was shown
+            raise SystemExit(2) from None
         _fail(error.format_message(), 2)
 
 
@@ -102,6 +104,7 @@ for command in (
     attack.attack,
     synth.synth,
     schema.schema,
+    help.help,
 ):
     app.command()(command)
 for group in (ledger, server, site, bundle):

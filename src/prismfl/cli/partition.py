@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
+from prismfl.cli.completing import complete_data
 from prismfl.cli.options import (
     Channels,
     Classes,
@@ -29,7 +30,9 @@ def partition(
     data: Annotated[
         str | None,
         typer.Argument(
-            help="A data set's name, or a path to your own data (default: as ./prismfl.toml says).", show_default=False
+            autocompletion=complete_data,
+            help="A data set's name, or a path to your own data (default: as ./prismfl.toml says).",
+            show_default=False,
         ),
     ] = None,
     schema: Schema = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import several, terminal
+from prismfl.cli.completing import complete_method
 from prismfl.cli.options import (
     Channels,
     Classes,
@@ -45,6 +46,7 @@ def run(
         typer.Option(
             "--method",
             "-m",
+            autocompletion=complete_method,
             help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD; repeat it to compare several "
             "(default: prism).",
         ),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
+from prismfl.cli.completing import complete_data
 from prismfl.cli.options import (
     AllRecords,
     Channels,
@@ -37,6 +38,7 @@ def synth(
     data: Annotated[
         str | None,
         typer.Argument(
+            autocompletion=complete_data,
             help="CSV, Parquet, image folder, npz, or a data set's name (default: as ./prismfl.toml says).",
             show_default=False,
         ),
