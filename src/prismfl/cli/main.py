@@ -56,6 +56,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).", 130)
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            _fail(f"Cannot open or write '{error.filename}': {error.strerror}; choose another place with --out.", 2)
         if error.errno != errno.ENOSPC:
             raise
         _fail(

@@ -52,7 +52,7 @@ def _each(path: Path, limit: int, take: Callable[[zipfile.ZipFile, zipfile.ZipIn
         except UserError:
             raise
         except MemoryError:
-            raise UserError(f"Not enough memory for the arrays of {path}.") from None
+            raise UserError(f"Not enough memory for the arrays of {path}; give a smaller file (--data).") from None
         except _DAMAGED as error:
             raise UserError(f"Cannot read {path} as npz of plain arrays: {' '.join(str(error).split())}.") from None
 

@@ -129,7 +129,7 @@ def merge(
     """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
     given = base.get("settings", {})
     if not isinstance(given, Mapping):
-        raise UserError(f"Expected settings as a group of keys, got {given!r}.")
+        raise UserError(f"Expected settings as a group of keys (key: settings), got {given!r}.")
     merged: dict[str, Any] = {**base, "settings": dict(given)}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -178,10 +178,10 @@ def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> An
 def check(config: RunConfig) -> None:
     """Refuse what cannot be."""
     if config.epsilon is not None and not (config.epsilon > 0 and math.isfinite(config.epsilon)):
-        raise UserError(f"Expected epsilon > 0, got {config.epsilon}.")
+        raise UserError(f"Expected epsilon > 0 (--epsilon), got {config.epsilon}.")
     if config.epsilon is not None and config.settings.get("sigma") is not None:
-        raise UserError(f"Give epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
+        raise UserError(f"Give --epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
     if not 0 < config.delta < 1:
-        raise UserError(f"Expected delta in (0, 1), got {config.delta}.")
+        raise UserError(f"Expected delta in (0, 1) (--delta), got {config.delta}.")
     if config.cap is not None and not (config.cap > 0 and math.isfinite(config.cap)):
-        raise UserError(f"Expected cap > 0, got {config.cap}.")
+        raise UserError(f"Expected cap > 0 (--cap), got {config.cap}.")

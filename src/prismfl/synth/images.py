@@ -19,11 +19,12 @@ from prismfl.data.folders import folder_names
 from prismfl.data.pictures import grid, save_grid, save_sheet
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder
-from prismfl.files.fresh import check_writable
+from prismfl.files.fresh import check_place
 from prismfl.methods.prism import prism
 from prismfl.metrics.visual import compare
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, validate
+from prismfl.runs.planning import large_delta
 from prismfl.runs.records import read_data
 from prismfl.synth.arrays import prints_of
 from prismfl.synth.synthesizer import Synthesizer
@@ -48,7 +49,7 @@ def synth_images(
     """
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise UserError(f"'{out}' exists and is not an empty folder; choose another with -o.")
-    check_writable(out)
+    check_place(out)
     told, settings = read_sets("prism", sets, (*READING, "public_count"))
     onsite, drawn = bool(settings.pop("onsite", False)), told.pop("public_count", 2000)
     given = {key: value for key, value in (facts or {}).items() if value is not None}
@@ -57,7 +58,8 @@ def synth_images(
     runtime.tune(torch.get_num_threads())
     # Only the comparison needs records that were not used.
     dataset = read_data(config, held_out=onsite)
-    for line in dataset.notices:
+    weak = large_delta(options.get("delta"), config.records or 1)
+    for line in (*dataset.notices, *([weak] if weak else [])):
         warn(line)
     synthesizer = Synthesizer(
         method="prism",

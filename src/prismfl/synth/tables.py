@@ -25,9 +25,11 @@ from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, number_of
 from prismfl.data.schema_file import parse_schema, read_content
+from prismfl.data.tables import missing_column
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
-from prismfl.files.fresh import check_writable
+from prismfl.files.fresh import check_place
+from prismfl.runs.planning import large_delta
 from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.ways import read_sets
 
@@ -84,6 +86,8 @@ def synth_table(
     told = {key: value for key, value in given.items() if value not in (None, "record")}
     table = read_private(data, schema, told=told, left_out=left_out, warn=warn)
     size = _declared_size(table, records, about)
+    if (line := large_delta(options.get("delta"), size)) is not None:
+        warn(line)
     settings = {**_defaults(size, more), **more, "columns": words(table.schema)}
     synthesizer = Synthesizer(
         method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
@@ -153,7 +157,7 @@ def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> N
     expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
     for name in expected:
         if name not in raw:
-            raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
+            raise UserError(missing_column(name, raw, data))
     extra = [name for name in raw if name not in expected]
     if extra:
         raise UserError(f"Column '{extra[0]}' of {data} is not in the schema; declare it or drop it.")
@@ -238,4 +242,4 @@ def _check_out(out: Path) -> None:
             import pyarrow  # noqa: F401
         except ImportError:
             raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
-    check_writable(out)
+    check_place(out)
