@@ -52,15 +52,15 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(name: str, content: str | bytes) -> Callable[[Path], None]:
+def write(name: str, content: str | bytes) -> Callable[[Path], object]:
     raw = content.encode() if isinstance(content, str) else content
-    return lambda place: (place / name).write_bytes(raw) and None  # type: ignore[return-value]
+    return lambda place: (place / name).write_bytes(raw)
 
 
 class Mistake(NamedTuple):
     """What is spoilt, what is asked, and words of the line that comes."""
 
-    spoil: Callable[[Path], None]
+    spoil: Callable[[Path], object]
     asked: tuple[str, ...]
     words: tuple[str, ...]
 
@@ -69,7 +69,7 @@ def nothing(_: Path) -> None:
     pass
 
 
-def npz(y: Any) -> Callable[[Path], None]:
+def npz(y: Any) -> Callable[[Path], object]:
     return lambda place: np.savez(place / "d.npz", x=np.zeros((20, 10, 10), np.uint8), y=y)
 
 
@@ -88,7 +88,7 @@ MISTAKES = {
     "a typo in a top key of the schema": Mistake(write("schema.toml", "lable = 1"), CSV, ("'lable'", "'label'?")),
     "a folder that is no class": Mistake(nothing, (*IMAGES, "--classes", "cat,cow"), ("dog", "--classes")),
     "pictures without class folders": Mistake(
-        lambda place: shutil.move(place / "s" / "dog", place / "dog") and None,  # type: ignore[func-returns-value]
+        lambda place: shutil.move(place / "s" / "dog", place / "dog"),
         IMAGES,
         ("at least two", "--classes"),
     ),

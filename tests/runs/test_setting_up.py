@@ -56,7 +56,7 @@ def test_no_record_is_opened_unless_it_is_allowed(tmp_path: Path) -> None:
         (tmp_path / "s" / name / "0.png").write_bytes(b"no image: to open it is an error")
     (tmp_path / "t.csv").write_bytes(b"age,ill\n\xff\xfe,\xff")
     assert made(tmp_path / "s", image_size=12, channels=1).keys["image_size"] == 12
-    options = {"label": "ill", "classes": ["a", "b"], "records": 100}
+    options: dict[str, Any] = {"label": "ill", "classes": ["a", "b"], "records": 100}
     assert made(tmp_path / "t.csv", columns=("age=0..9",), **options).schema["label"] == "ill"
     with pytest.raises(UserError, match="UTF-8"):
         made(tmp_path / "t.csv", columns=("age=0..9",), allowed=True, **options)
@@ -71,7 +71,7 @@ def test_a_look_proposes_sizes(pictures: Path) -> None:
 
 
 def test_a_table_without_a_look_needs_every_column(table: Path) -> None:
-    options = {"label": "ill", "classes": ["no", "yes"], "records": 10}
+    options: dict[str, Any] = {"label": "ill", "classes": ["no", "yes"], "records": 10}
     with pytest.raises(UserError, match=r"--column age=LOW\.\.HIGH --column sex="):
         made(table, **options)
     found = made(table, columns=COLUMNS, sites=2, **options)
@@ -94,7 +94,7 @@ def test_a_look_drafts_types_and_leaves_bounds_open(table: Path) -> None:
 
 
 def test_columns_with_another_part_are_no_features(table: Path) -> None:
-    options = {"label": "ill", "classes": ["no", "yes"], "records": 10, "sites": 2, "unit": "grade"}
+    options: dict[str, Any] = {"label": "ill", "classes": ["no", "yes"], "records": 10, "sites": 2, "unit": "grade"}
     found = made(table, columns=COLUMNS[:2], split="natural(hospital)", **options)
     assert [column["name"] for column in found.schema["columns"]] == ["age", "sex"]
     assert found.schema["unit"] == found.keys["unit"] == "grade"
@@ -139,7 +139,7 @@ def test_what_a_person_says(table: Path) -> None:
 
 
 def test_delta_is_proposed_below_one_in_the_records(table: Path) -> None:
-    options = {"label": "ill", "classes": ["no", "yes"]}
+    options: dict[str, Any] = {"label": "ill", "classes": ["no", "yes"]}
     small = made(table, columns=COLUMNS, records=1000, **options)
     large = made(table, columns=COLUMNS, records=2_000_000, **options)
     assert small.keys["delta"] == 1e-5
@@ -147,7 +147,7 @@ def test_delta_is_proposed_below_one_in_the_records(table: Path) -> None:
 
 
 def test_what_does_not_fit_is_one_line_and_nothing_is_charged(table: Path) -> None:
-    options = {"label": "ill", "classes": ["no", "maybe"], "records": 20, "sites": 2}
+    options: dict[str, Any] = {"label": "ill", "classes": ["no", "maybe"], "records": 20, "sites": 2}
     with pytest.raises(UserError, match="Label 'yes' in row 2"):
         check_set_up(made(table, columns=COLUMNS, **options), table.parent)
     assert not ledger_path().exists()

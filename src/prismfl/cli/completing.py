@@ -13,7 +13,7 @@ def method_names() -> list[str]:
     """The keys of `METHODS`."""
     for node in ast.walk(_parsed("methods", "__init__.py")):
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
-            return [key.value for key in node.value.keys if isinstance(key, ast.Constant)]
+            return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
     return []
 
 
@@ -21,7 +21,7 @@ def data_names() -> list[str]:
     """The names in the declarations of `DATASETS`."""
     calls = [node for node in ast.walk(_parsed("data", "datasets.py")) if isinstance(node, ast.Call) and node.args]
     made = [call for call in calls if getattr(call.func, "id", None) in ("_image", "_table")]
-    return [call.args[0].value for call in made if isinstance(call.args[0], ast.Constant)]
+    return [str(call.args[0].value) for call in made if isinstance(call.args[0], ast.Constant)]
 
 
 def complete_method(incomplete: str) -> list[str]:

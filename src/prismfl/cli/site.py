@@ -98,14 +98,14 @@ def init(
     if not methods:
         raise UserError("Which methods may run here? Give --method; `prismfl methods` lists them.")
     limit = next((found[key] for key in ("cap", "epsilon") if found.get(key) is not None), "1.0")
-    taken = {key: found.get(key) for key in ("data", "label", "classes", "image_size", "channels")}
+    taken = {key: found.get(key) for key in ("delta", "unit", "label", "image_size", "channels")}
     config = declared_site(
         **taken,
+        data=found["data"],
+        classes=found.get("classes"),
         name=name or folder.resolve().name,
         methods=methods,
         cap=str(limit if cap is None else cap),
-        delta=found.get("delta"),
-        unit=found.get("unit"),
         schema=found.get("schema_file"),
         bounds=bounds,
         part=part,
@@ -113,7 +113,9 @@ def init(
         honest=honest,
     )
     make_site(folder, config, ca=ca, say=terminal.say)
-    terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
+    most = "without a cap" if config.cap == "none" else f"for epsilon {config.cap:g} in all"
+    terminal.say(f"made {folder}: {', '.join(config.methods)} may run here, {most}")
+    terminal.say(f"look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
 
 
 @app.command()

@@ -25,7 +25,7 @@ from prismfl.runs import questions
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.declared_files import SCHEMA, SetUp, placed, schema_text
 from prismfl.runs.interview import Interview
-from prismfl.runs.planning import find_method, resolve, task_of, warnings_of
+from prismfl.runs.planning import find_method, large_delta, resolve, task_of
 from prismfl.runs.records import read_data
 
 Columns = list[dict[str, Any]]
@@ -198,5 +198,8 @@ def check_set_up(made: SetUp, folder: Path) -> tuple[RunConfig, list[str]]:
         method = find_method(config.method)
         dataset = read_data(config)
         task = task_of(config, dataset.spec, method)
-        settings = resolve(config, task, method)
-    return config, [*dataset.notices, *warnings_of(config, task, settings, method)]
+        resolve(
+            config, task, method
+        )  # what else to know about the method, `plan` says for the settings that it chooses
+    weak = large_delta(config.delta, task.records) if method.guarantee is not None else None
+    return config, [*dataset.notices, *([weak] if weak else [])]
