@@ -101,6 +101,7 @@ def synth(
         from prismfl.synth.images import synth_images
 
         facts = {key: found.get(key) for key in ("classes", "unit", "image_size", "channels", "data_dir")}
+        options |= {"records": _in_all(found)}  # of a prismfl.toml: settings are chosen for so many
         options |= {"encoder": choosing.looked_through("prism", found.get("encoder")), "public": found.get("public")}
         lines = [*([] if images is None else [f"images={images}"]), *(sets or [])]
         with terminal.progress() as progress, listening(progress):

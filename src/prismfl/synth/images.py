@@ -58,7 +58,7 @@ def synth_images(
     runtime.tune(torch.get_num_threads())
     # Only the comparison needs records that were not used.
     dataset = read_data(config, held_out=onsite)
-    weak = large_delta(options.get("delta"), config.records or 1)
+    weak = large_delta(options.get("delta"), options.get("records") or config.records or 1)
     for line in (*dataset.notices, *([weak] if weak else [])):
         warn(line)
     synthesizer = Synthesizer(
