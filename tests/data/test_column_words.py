@@ -15,6 +15,9 @@ WORDS: dict[str, dict[str, Any]] = {
     "0..9,integer,missing=3": {"type": "numeric", "min": 0, "max": 9, "integer": True, "missing": 3},
     "f,m": {"type": "binary", "categories": ["f", "m"]},
     "a b,c,d": {"type": "categorical", "categories": ["a b", "c", "d"]},
+    "0..1,missing": {"type": "numeric", "min": 0, "max": 1, "missing": True},
+    "2020-01-01..2024-12-31": {"type": "date", "min": "2020-01-01", "max": "2024-12-31"},
+    "08:00..18:30": {"type": "time", "min": "08:00", "max": "18:30"},
     "a,b,missing=a": {"type": "binary", "categories": ["a", "b"], "missing": "a"},
 }
 
@@ -43,6 +46,8 @@ def test_what_means_nothing_names_the_option(words: str) -> None:
         {"name": "x", "type": "categorical", "categories": ["a,b", "c", "d"]},
         {"name": "x", "type": "binary", "categories": ["1..2", "b"]},
         {"name": "x", "type": "date", "min": "2020-01-01"},
+        {"name": "x", "type": "binary", "categories": ["missing", "b"]},
+        {"name": "x", "type": "id"},
     ],
 )
 def test_what_words_cannot_say(column: dict[str, Any]) -> None:

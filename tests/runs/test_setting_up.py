@@ -151,3 +151,23 @@ def test_what_does_not_fit_is_one_line_and_nothing_is_charged(table: Path) -> No
     with pytest.raises(UserError, match="Label 'yes' in row 2"):
         check_set_up(made(table, columns=COLUMNS, **options), table.parent)
     assert not ledger_path().exists()
+
+
+def test_a_draft_keeps_what_has_no_words(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds and keys of a schema that a person need not type: kept as drafted, where its words are confirmed."""
+    text = (
+        'label = "ill"\nclasses = ["no", "yes"]\nunit_rows = 10\n'
+        '[[columns]]\nname = "age"\ntype = "numeric"\ndecimals = 1\nmissing = true\n'
+        '[[columns]]\nname = "sex"\ntype = "binary"\ncategories = ["f", "m"]\nper_unit = true\n'
+        '[[columns]]\nname = "grade"\ntype = "id"\n'
+    )
+    monkeypatch.setattr("prismfl.runs.setting_up.draft", lambda *_, **__: (text, []))
+    answers = {"label": "ill", "column age": "18..100"}
+    for ask, columns in ((None, ("age=18..100",)), (lambda inquiry: answers.get(inquiry.key, ""), ())):
+        found = made(table, ask, columns, allowed=True, label="ill")
+        assert found.schema["unit_rows"] == 10
+        assert found.schema["columns"] == [
+            {"name": "age", "type": "numeric", "decimals": 1, "missing": True, "min": 18, "max": 100},
+            {"name": "sex", "type": "binary", "categories": ["f", "m"], "per_unit": True},
+            {"name": "grade", "type": "id"},
+        ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismfl.data.column_words import column_words, parse_column
+from prismfl.data.column_words import WITH_BOUNDS, column_words, parse_column
 from prismfl.data.folders import measured
 from prismfl.data.layout import DataLayout, rounded
 from prismfl.data.schema_draft import draft, load_columns
@@ -37,6 +37,7 @@ class Looked:
 
     about: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
@@ -62,7 +63,7 @@ def set_up(layout: DataLayout, asked: Interview, *, allowed: bool, columns: Sequ
     features = [name for name in layout.names if name not in roles]
     size = looked.about or rounded(keys["records"] * keys["sites"])
     head = {"label": label, "classes": classes, **({} if unit == "record" else {"unit": unit}), "train_size": size}
-    made = {**head, "columns": _columns(features, asked, looked, columns)}
+    made = {**looked.more, **head, "columns": _columns(features, asked, looked, columns)}
     return SetUp({"data": placed(layout.path, folder), "schema_file": SCHEMA, **keys}, made)
 
 
@@ -79,7 +80,8 @@ def look(layout: DataLayout, *, label: str | None = None, unit: str | None = Non
     drafted = tomllib.loads(text)
     cells = next(iter(load_columns(layout.path).values()))
     facts = {"classes": drafted["classes"]} if "classes" in drafted else {}
-    return Looked(rounded(len(cells)), facts, drafted.get("columns", []), tuple(notes))
+    more = {key: value for key, value in drafted.items() if key not in ("label", "classes", "unit", "columns")}
+    return Looked(rounded(len(cells)), facts, more, drafted.get("columns", []), tuple(notes))
 
 
 def _refuse_tables(given: Mapping[str, Any], columns: Sequence[str], *, folders: bool) -> None:
@@ -152,17 +154,16 @@ def _columns(features: Sequence[str], asked: Interview, looked: Looked, given: S
     drafted = {column["name"]: column for column in looked.columns}
     found: Columns = []
     for name in features:
-        mine = drafted.get(name)
-        words = said.get(name)
-        if words is None and mine is not None and _whole(mine) and (asked.ask is None or column_words(mine) is None):
-            found.append(mine)
-            continue
-        if words is None:
-            # What a draft leaves out (free text, say) is left out.
-            proposal = None if not drafted else "-" if mine is None else column_words(mine)
+        mine, words = drafted.get(name), said.get(name)
+        # What a draft leaves out (free text, say) is left out.
+        proposal = None if not drafted else "-" if mine is None else column_words(mine)
+        if words is None and mine is not None and _whole(mine) and (asked.ask is None or proposal is None):
+            words = proposal
+        elif words is None:
             words = asked.answer(questions.column_question(name, proposal))
-        column = None if words is None else parse_column(name, words)
-        if column is not None:
+        if mine is not None and _whole(mine) and words == proposal:
+            found.append(mine)
+        elif words is not None and (column := parse_column(name, words)) is not None:
             found.append({**mine, **column} if mine and "min" in column else column)
     asked.complete("; a choice is --column NAME=a,b and what is left out --column NAME=-")
     if not found:
@@ -179,7 +180,7 @@ def _named(words: str, features: Sequence[str]) -> tuple[str, str]:
 
 def _whole(column: Mapping[str, Any]) -> bool:
     """Whether a drafted column says all that a schema needs."""
-    return column.get("type", "numeric") != "numeric" or {"min", "max"} <= column.keys()
+    return column.get("type", "numeric") not in WITH_BOUNDS or {"min", "max"} <= column.keys()
 
 
 def check_set_up(made: SetUp, folder: Path) -> tuple[RunConfig, list[str]]:
