@@ -95,7 +95,7 @@ def test_what_is_refused(table: Path, tmp_path: Path) -> None:
     columns = "age, sex, born, notes, ill, patient"
     with pytest.raises(UserError) as error:
         draft(table, label="sick", unit=None, bounds_from_data=False)
-    assert str(error.value) == f"Expected label column 'sick' (--label) in {table}, got columns {columns}."
+    assert str(error.value) == f"Expected label column 'sick' in {table}, got columns {columns}."
     with pytest.raises(UserError) as error:
         load_columns(tmp_path / "none.csv")
     assert str(error.value) == f"Expected a CSV or Parquet file at {tmp_path / 'none.csv'}, but there is nothing."

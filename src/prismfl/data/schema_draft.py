@@ -37,7 +37,7 @@ def draft(path: Path, *, label: str | None, unit: str | None, bounds_from_data: 
     table = load_columns(path)
     for role, name in (("label", label), ("unit", unit)):
         if name is not None and name not in table:
-            raise UserError(f"Expected {role} column '{name}' (--{role}) in {path}, got columns {', '.join(table)}.")
+            raise UserError(f"Expected {role} column '{name}' in {path}, got columns {', '.join(table)}.")
     lines = ["# A draft: confirm every line, and take bounds and categories from a public document.", ""]
     notes: list[str] = []
     if label is not None:
