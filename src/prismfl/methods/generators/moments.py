@@ -166,7 +166,7 @@ def fit_gaussian(door: PrivateRecords, columns: Columns, *, queries: Queries, la
 
 
 def draw_gaussian(columns: Columns, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Records from the Gaussian; binaries and flags are cut where their share comes out right, a choice is its largest."""
+    """Records from the Gaussian; binaries and flags are cut where their shares come out, a choice is its largest."""
     mean, root = tensors["mean"], tensors["root"]
     x = mean + torch.randn(count, columns.width, generator=generator) @ root.T
     at = list(columns.binary)
