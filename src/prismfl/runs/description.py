@@ -23,7 +23,7 @@ from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
 from prismfl.runs.names import NAME, RefusedError, check_name
-from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned
+from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned, with_columns
 from prismfl.version import __version__
 
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
@@ -44,7 +44,9 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
-    config = mixed_public(config, method)
+    config = with_columns(mixed_public(config, method), method, schema)
+    if config.unit == "record" and spec.unit is not None:
+        config = config.model_copy(update={"unit": spec.unit})
     images, source = public_images(config.public)
     looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
@@ -170,7 +172,7 @@ def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
     if config.schema_file is not None:
         schema = read_schema(config.schema_file)
         size = config.records or schema.train_size or 0
-        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", ""), schema
+        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", "", unit=schema.unit), schema
     if config.classes is None or config.image_size is None:
         raise UserError(
             "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "

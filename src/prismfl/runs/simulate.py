@@ -44,6 +44,7 @@ from prismfl.runs.planning import (
     task_of,
     tuned,
     warnings_of,
+    with_columns,
 )
 from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.records import (
@@ -89,7 +90,7 @@ def _run(
     tell: Warn,
 ) -> Result:
     check(config)
-    config = mixed_public(settled(config), method)
+    config = with_columns(mixed_public(settled(config), method), method, None if given is None else given.schema)
     if given is None:
         check_path(config)
         check_records(config)

@@ -1,0 +1,111 @@
+"""Synthetic features as a table that looks like the one declared: rules kept, units with several rows, new ids.
+
+All of it is post-processing of what was released, for every generator alike, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prismfl.data.constraints import Cells, Sampler
+from prismfl.data.schema import Schema
+from prismfl.rng import Key
+
+if TYPE_CHECKING:
+    import torch
+
+PARTS = 4  # of a number that is the same in a unit: rows of units alike in it may stand for each other
+SPARE = 3  # rows to draw for each that is wanted, where rows are put together to units
+
+Codes = npt.NDArray[np.int64]
+
+
+def spare(schema: Schema, rows: int) -> int:
+    """How many rows to draw so that `rows` can be put together."""
+    return rows if schema.rows_column is None else SPARE * rows
+
+
+def made_table(
+    schema: Schema,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    key: Key,
+    rows: int | None = None,
+    labelled: bool = True,
+) -> Cells:
+    """The cells of each column, as they are written: the unit's and other ids are new numbers.
+
+    `rows` is how many come out (all that were drawn by default). Without a label there is no such column.
+    """
+    draws = key.child("table").numpy()
+    sampler = Sampler({column.name: column for column in schema.encoded}, schema.constraints, draws)
+    values, labels = sampler.enforce(schema.values(x)), y.detach().cpu().numpy()
+    count = len(labels) if rows is None else rows
+    unit: Codes = np.arange(1, count + 1)
+    if schema.rows_column is not None:
+        values, labels, unit = _in_units(schema, values, labels, count, draws)
+        constant = [column.name for column in schema.columns if column.per_unit]
+        values = sampler.enforce(values, fixed=constant) if constant else sampler.enforce(values)
+    cells = {name: column[:count] for name, column in schema.written(values).items()}
+    if labelled:
+        cells[schema.label] = np.asarray(schema.classes)[labels[:count]]
+    if schema.unit is not None:
+        cells = {schema.unit: unit, **cells}
+    return {**cells, **{name: np.arange(1, count + 1) for name in schema.ids if name != schema.unit}}
+
+
+def _in_units(
+    schema: Schema, values: Cells, labels: Codes, count: int, draws: np.random.Generator
+) -> tuple[Cells, Codes, Codes]:
+    """The first rows become units of as many rows as they say; further rows are those of units like them.
+
+    A drawn row stands for a unit (each counts once), so units are the rows in their order. Their further rows come from
+    rows that say the same number and are alike in what is the same in a unit; from others only where there are none.
+    """
+    size = _sizes(schema, values)
+    units = int(np.searchsorted(np.cumsum(size), count)) + 1
+    base = np.repeat(np.arange(min(units, len(size))), size[:units])[:count]
+    first = np.concatenate([[True], base[1:] != base[:-1]]) if len(base) else np.zeros(0, dtype=bool)
+    source = base.copy()
+    source[~first] = _others(schema, values, labels, base[~first], draws)
+    constant = {column.name for column in schema.encoded if column.per_unit}
+    found = {name: cells[base if name in constant else source] for name, cells in values.items()}
+    return found, labels[base if schema.label_per_unit else source], base + 1
+
+
+def _sizes(schema: Schema, values: Cells) -> Codes:
+    column = schema.rows_column
+    assert column is not None
+    told = values[column.name]
+    found: Codes = (told if column.is_number else told + 1).astype(np.int64)
+    return np.maximum(found, 1)
+
+
+def _others(schema: Schema, values: Cells, labels: Codes, base: Codes, draws: np.random.Generator) -> Codes:
+    """For each of these rows another row of a unit like it, by three looks from near to far."""
+    constant = [_coarse(values[column.name], number=column.is_number) for column in schema.encoded if column.per_unit]
+    label = [labels] if schema.label_per_unit else []
+    looks = [np.stack([*constant, *label], 1), constant[-1][:, None], np.zeros((len(labels), 1), dtype=np.int64)]
+    found, left = base.copy(), np.ones(len(base), dtype=bool)
+    for look in looks:
+        _, group, size = np.unique(look, axis=0, return_inverse=True, return_counts=True)
+        order, start = np.argsort(group.ravel(), kind="stable"), np.concatenate([[0], np.cumsum(size)[:-1]])
+        mine = group.ravel()[base]
+        at = start[mine] + (draws.random(len(base)) * size[mine]).astype(np.int64)
+        takes = left & (size[mine] > 1)
+        found[takes] = order[at[takes]]
+        left &= ~takes
+    return found
+
+
+def _coarse(values: npt.NDArray[Any], *, number: bool) -> Codes:
+    """Categories as they are, numbers in a few parts of equal size."""
+    if not number:
+        return values.astype(np.int64)
+    known = values[~np.isnan(values)]
+    edges = np.quantile(known, np.linspace(0, 1, PARTS + 1)[1:-1]) if len(known) else np.zeros(0)
+    return np.where(np.isnan(values), -1, np.searchsorted(edges, values))
