@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismfl.data import Column
-from prismfl.data.constraints import Constraint, Sampler
+from prismfl.data.constraints import Constraint, RuleKeeper
 from prismfl.errors import UserError
 
 START, END = Column("start", min=0, max=100, integer=True), Column("end", min=0, max=100, integer=True)
@@ -25,10 +25,10 @@ def rule(words: str, repair: str = "resample") -> Constraint:
     return Constraint.parse(words, repair=repair, where="s")
 
 
-def sampler(*rules: Constraint, seed: int = 0) -> Sampler:
+def keeper(*rules: Constraint, seed: int = 0) -> RuleKeeper:
     for one in rules:
         one.check(list(COLUMNS.values()))
-    return Sampler(COLUMNS, rules, np.random.default_rng(seed))
+    return RuleKeeper(COLUMNS, rules, np.random.default_rng(seed))
 
 
 def drawn(seed: int, count: int = 400) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_bounds_that_leave_nothing_are_refused() -> None:
 
 @given(st.integers(0, 30), st.sampled_from(["resample", "swap", "clip"]), st.booleans())
 def test_every_row_keeps_every_rule(seed: int, repair: str, strict: bool) -> None:
-    made = sampler(
+    made = keeper(
         rule("start < end" if strict else "start <= end", repair),
         rule("end <= last", repair),
         Constraint("zip", "state", pairs=PAIRS),
@@ -115,7 +115,7 @@ def test_every_row_keeps_every_rule(seed: int, repair: str, strict: bool) -> Non
 
 
 def test_rows_that_keep_the_rules_stay_what_they_were() -> None:
-    made = sampler(rule("start <= end"))
+    made = keeper(rule("start <= end"))
     before = drawn(1)
     good = made.holds(made.constraints[0], before)
     after = made.enforce(before)
@@ -126,20 +126,20 @@ def test_rows_that_keep_the_rules_stay_what_they_were() -> None:
 def test_a_resampled_pair_is_one_that_was_there() -> None:
     """What is drawn anew keeps the relation between the two as rows that keep the rule have it."""
     before = {"start": np.array([1.0, 9.0, 3.0]), "end": np.array([2.0, 4.0, 5.0])}
-    made = Sampler(COLUMNS, (rule("start <= end"),), np.random.default_rng(0)).enforce(before)
+    made = RuleKeeper(COLUMNS, (rule("start <= end"),), np.random.default_rng(0)).enforce(before)
     assert (made["start"][1], made["end"][1]) in {(1.0, 2.0), (3.0, 5.0)}
 
 
 def test_swapped_and_cut_by_hand() -> None:
     before = {"start": np.array([9.0, 1.0]), "end": np.array([4.0, 2.0])}
-    swapped = Sampler(COLUMNS, (rule("start <= end", "swap"),), np.random.default_rng(0)).enforce(before)
+    swapped = RuleKeeper(COLUMNS, (rule("start <= end", "swap"),), np.random.default_rng(0)).enforce(before)
     assert (swapped["start"].tolist(), swapped["end"].tolist()) == ([4.0, 1.0], [9.0, 2.0])
-    cut = Sampler(COLUMNS, (rule("start < end", "clip"),), np.random.default_rng(0)).enforce(before)
+    cut = RuleKeeper(COLUMNS, (rule("start < end", "clip"),), np.random.default_rng(0)).enforce(before)
     assert (cut["start"].tolist(), cut["end"].tolist()) == ([9.0, 1.0], [10.0, 2.0])
 
 
 def test_the_left_of_a_pair_stays_where_it_has_a_partner() -> None:
-    made = sampler(Constraint("zip", "state", pairs=PAIRS))
+    made = keeper(Constraint("zip", "state", pairs=PAIRS))
     before = drawn(3)
     after = made.enforce(before)
     known = before["zip"] < 3  # "30" is in no state
@@ -149,7 +149,7 @@ def test_the_left_of_a_pair_stays_where_it_has_a_partner() -> None:
 
 @pytest.mark.parametrize("fixed", [("start",), ("end",), ("zip",), ("state",)])
 def test_what_is_fixed_is_not_changed(fixed: tuple[str, ...]) -> None:
-    made = sampler(rule("start <= end"), Constraint("zip", "state", pairs=(*PAIRS, ("30", "C"))))
+    made = keeper(rule("start <= end"), Constraint("zip", "state", pairs=(*PAIRS, ("30", "C"))))
     before = drawn(4)
     after = made.enforce(before, fixed=fixed)
     assert np.array_equal(before[fixed[0]], after[fixed[0]], equal_nan=fixed[0] in ("start", "end"))

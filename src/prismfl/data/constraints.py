@@ -102,7 +102,7 @@ class Constraint:
 
 
 @dataclass(frozen=True)
-class Sampler:
+class RuleKeeper:
     """Rows of values made to keep the rules. Columns that are `fixed` keep their values."""
 
     columns: dict[str, Column]

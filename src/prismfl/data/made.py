@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from prismfl.data.constraints import Cells, Sampler
+from prismfl.data.constraints import Cells, RuleKeeper
 from prismfl.data.schema import Schema
 from prismfl.rng import Key
 
@@ -42,14 +42,14 @@ def made_table(
     `rows` is how many come out (all that were drawn by default). Without a label there is no such column.
     """
     draws = key.child("table").numpy()
-    sampler = Sampler({column.name: column for column in schema.encoded}, schema.constraints, draws)
-    values, labels = sampler.enforce(schema.values(x)), y.detach().cpu().numpy()
+    keeper = RuleKeeper({column.name: column for column in schema.encoded}, schema.constraints, draws)
+    values, labels = keeper.enforce(schema.values(x)), y.detach().cpu().numpy()
     count = len(labels) if rows is None else rows
     unit: Codes = np.arange(1, count + 1)
     if schema.rows_column is not None:
         values, labels, unit = _in_units(schema, values, labels, count, draws)
         constant = [column.name for column in schema.columns if column.per_unit]
-        values = sampler.enforce(values, fixed=constant) if constant else sampler.enforce(values)
+        values = keeper.enforce(values, fixed=constant) if constant else keeper.enforce(values)
     cells = {name: column[:count] for name, column in schema.written(values).items()}
     if labelled:
         cells[schema.label] = np.asarray(schema.classes)[labels[:count]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from prismfl.data.columns import Columns, read_columns
 from prismfl.data.found import TABLES
 from prismfl.data.looks import Look, constant_in, decimals_of, format_of, is_id, look_of, signs_of, step_of
 from prismfl.data.schema import listed
+from prismfl.data.schema_file import toml_value as _quoted
 from prismfl.errors import UserError
 
 UNIT_ROWS = 10
@@ -153,11 +153,6 @@ class _Draft:
 
 def _distinct(values: Sequence[Any]) -> list[str]:
     return sorted({plain(v) for v in values if not is_missing(v)})
-
-
-def _quoted(value: str | list[str]) -> str:
-    """JSON strings and lists of them are TOML too, but for the one character that TOML wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 __all__ = ["HINTS", "Columns", "draft", "load_columns", "look_of", "number_of"]

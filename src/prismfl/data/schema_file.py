@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,6 +136,21 @@ def schema_words(schema: Schema) -> dict[str, Any]:
     found |= {"unit_rows": schema.unit_rows, "label_per_unit": schema.label_per_unit or None}
     found["constraints"] = [_constraint_words(constraint) for constraint in schema.constraints] or None
     return {key: value for key, value in found.items() if value is not None}
+
+
+def schema_toml(schema: Schema) -> str:
+    """A schema as the text of a schema file."""
+    words = schema_words(schema)
+    lines = [f"{key} = {toml_value(value)}" for key, value in words.items() if key not in ("columns", "constraints")]
+    for key in ("columns", "constraints"):
+        for one in words.get(key, ()):
+            lines += ["", f"[[{key}]]", *(f"{name} = {toml_value(value)}" for name, value in one.items())]
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: object) -> str:
+    """Text, numbers, true and lists of them in TOML: as in JSON, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _constraint_words(constraint: Constraint) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
+from prismfl.data.declared import declared_schema
 from prismfl.data.public import is_named
 from prismfl.data.schema_file import read_schema, schema_words
 from prismfl.errors import UserError
@@ -165,8 +166,16 @@ def spec_of(description: JsonDict) -> Spec:
     return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
 
 
+def table_schema(config: RunConfig) -> Schema | None:
+    """The declared columns of the run's table, None where its data are none."""
+    return declared_schema(config.data) or declared(config)[1]
+
+
 def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
-    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema."""
+    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema.
+
+    A named table's own columns are known to everybody: nobody has to compare them (`table_schema` tells them).
+    """
     if config.data in DATASETS:
         return DATASETS[config.data], None
     if config.schema_file is not None:

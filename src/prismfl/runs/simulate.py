@@ -263,7 +263,7 @@ def _to_its_end(
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
-    save_synthetic(outcome.state, directory.path / "gen", job.task)
+    save_synthetic(outcome.state, directory.path / "gen", job.task, dataset.schema)
     unit, relation = job.task.unit, job.task.relation
     extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
     if hub is not None:
