@@ -86,20 +86,34 @@ def _sizes(schema: Schema, values: Cells) -> Codes:
 
 
 def _others(schema: Schema, values: Cells, labels: Codes, base: Codes, draws: np.random.Generator) -> Codes:
-    """For each of these rows another row of a unit like it, by three looks from near to far."""
+    """For each of these rows another row of a unit like it, by three looks from near to far.
+
+    Rows alike stand in a ring in random order; a unit takes those that follow its own, so that none comes twice in it.
+    """
     constant = [_coarse(values[column.name], number=column.is_number) for column in schema.encoded if column.per_unit]
     label = [labels] if schema.label_per_unit else []
     looks = [np.stack([*constant, *label], 1), constant[-1][:, None], np.zeros((len(labels), 1), dtype=np.int64)]
+    step = _places(base) + 1
     found, left = base.copy(), np.ones(len(base), dtype=bool)
     for look in looks:
         _, group, size = np.unique(look, axis=0, return_inverse=True, return_counts=True)
-        order, start = np.argsort(group.ravel(), kind="stable"), np.concatenate([[0], np.cumsum(size)[:-1]])
-        mine = group.ravel()[base]
-        at = start[mine] + (draws.random(len(base)) * size[mine]).astype(np.int64)
-        takes = left & (size[mine] > 1)
+        group, mixed = group.ravel(), draws.permutation(len(labels))
+        order, start = mixed[np.argsort(group[mixed], kind="stable")], np.cumsum(size) - size
+        place = np.empty(len(labels), dtype=np.int64)
+        place[order] = np.arange(len(labels)) - start[group[order]]
+        mine = group[base]
+        takes = left & (size[mine] > step)
+        at = start[mine] + (place[base] + step) % size[mine]
         found[takes] = order[at[takes]]
         left &= ~takes
     return found
+
+
+def _places(units: Codes) -> Codes:
+    """The place of each row among those of its unit, which follow each other."""
+    changes = np.flatnonzero(np.concatenate([[True], units[1:] != units[:-1]])) if len(units) else np.zeros(0, int)
+    sizes = np.diff(np.append(changes, len(units)))
+    return np.arange(len(units)) - np.repeat(changes, sizes)
 
 
 def _coarse(values: npt.NDArray[Any], *, number: bool) -> Codes:
