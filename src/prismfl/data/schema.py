@@ -141,7 +141,7 @@ class Schema:
         rows = len(table[self.names[0]])
         out = np.zeros((rows, self.width), dtype=np.float32)
         for column, block in self.blocks():
-            values = table[column.name] if column in self.columns else self._rows(table, rows)
+            values = table[column.name] if column in self.columns else self._rows(table, rows, noted)
             if len(values) != rows:
                 raise UserError(f"Expected {rows} values in column '{column.name}', got {len(values)}.")
             if column.is_number:
@@ -158,14 +158,18 @@ class Schema:
                 out[np.arange(rows), block.start + codes] = 1
         return torch.from_numpy(out)
 
-    def _rows(self, table: Mapping[str, Values], count: int) -> Values:
-        """How many rows the unit of each record has, by its own rows alone; 1 where no unit is told."""
+    def _rows(self, table: Mapping[str, Values], count: int, faults: Faults) -> Values:
+        """How many rows the unit of each record has, by its own rows alone; 1 where no unit is told.
+
+        A record that is left out counts for nobody.
+        """
         if self.unit is None or self.unit not in table:
             return np.ones(count, dtype=np.int64)
         ids = id_column(table[self.unit], self.unit, Faults(lenient=True))
-        _, inverse, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+        names, inverse = np.unique(ids, return_inverse=True)
+        sizes = np.bincount(inverse[faults.kept(count)], minlength=len(names))
         assert self.unit_rows is not None
-        return np.minimum(sizes[inverse], self.unit_rows)
+        return np.clip(sizes[inverse], 1, self.unit_rows)
 
     def encode_labels(self, values: Values, faults: Faults | None = None) -> torch.Tensor:
         """Labels as class numbers in the declared order."""

@@ -69,7 +69,9 @@ def found_table(
     if not table[target] and not faults.lenient:
         raise UserError(f"Expected records in {path}, got only a header.")
     try:
-        x, y = declared.encode(table, faults).numpy(), declared.encode_labels(table[target], faults).numpy()
+        # Labels first: how many rows a unit has is counted in records that are not left out.
+        y = declared.encode_labels(table[target], faults).numpy()
+        x = declared.encode(table, faults).numpy()
     except UserError as error:
         raise error.within(path) from None
     known = {*taken, *declared.names, *declared.ids, declared.unit}
