@@ -101,7 +101,7 @@ def test_the_same_key_gives_the_same_table() -> None:
 
 def test_the_number_of_rows_is_the_units_own() -> None:
     """It is counted in a unit's own rows alone, and cut at what was declared."""
-    cells = {"sex": ["f"] * 8, "born": [1950] * 8, "seen": [2000] * 8}
+    cells: dict[str, list[object]] = {"sex": ["f"] * 8, "born": [1950] * 8, "seen": [2000] * 8}
     ids = ["a", "b", "a", "b", "b", "b", "b", "c"]
     x = VISITS.encode({**cells, "patient": ids})
     assert (x[:, 3:].argmax(1) + 1).tolist() == [2, 4, 2, 4, 4, 4, 4, 1]

@@ -332,17 +332,24 @@ def _empty(column: Column, row: int, faults: Faults) -> None:
 
 def _written(column: Column, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not column.is_number:
-        names: npt.NDArray[Any] = np.asarray(column.categories)[values]
-        return names if not column.may_miss else np.where(values < 0, None, names.astype(object))
+        names = np.asarray(column.categories)[values]
+        return _without(names, values < 0) if column.may_miss else names
     gone = np.isnan(values)
     if column.type == "numeric":
         if not column.integer:
             return values
-        whole: npt.NDArray[Any] = np.where(gone, 0, values).astype(np.int64)
-        return whole if not column.may_miss else np.where(gone, None, whole.astype(object))
+        whole = np.where(gone, 0, values).astype(np.int64)
+        return _without(whole, gone) if column.may_miss else whole
     distinct, inverse = np.unique(np.where(gone, column.bounds()[0], values), return_inverse=True)
-    told = np.array([column.words(float(value)) for value in distinct], dtype=object)[inverse]
-    return np.where(gone, None, told)
+    told = np.array([column.words(float(value)) for value in distinct], dtype=object)
+    return _without(told[inverse], gone)
+
+
+def _without(cells: npt.NDArray[Any], gone: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """The cells as objects, None where they are missing."""
+    found: npt.NDArray[Any] = cells.astype(object)
+    found[gone] = None
+    return found
 
 
 def words(schema: Schema) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def _constraint(content: object, where: str) -> Constraint:
         raise UserError(f"Expected two columns and a list of allowed pairs in {place}.")
     if len(pairs) > MOST_PAIRS:
         raise UserError(f"Expected at most {MOST_PAIRS:,} allowed pairs in {place}, got {len(pairs):,}.")
-    return Constraint(*names, pairs=tuple((plain(a), plain(b)) for a, b in pairs))
+    return Constraint(names[0], names[1], pairs=tuple((plain(a), plain(b)) for a, b in pairs))
 
 
 def schema_words(schema: Schema) -> dict[str, Any]:
@@ -132,7 +132,8 @@ def schema_words(schema: Schema) -> dict[str, Any]:
     columns = [_column_words(column) for column in schema.columns]
     columns += [{"name": name, "type": "id"} for name in schema.ids]
     columns += [{"name": name, "type": "text"} for name in schema.left_out]
-    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
+    found: dict[str, Any] = {"columns": columns, "label": schema.label, "classes": list(schema.classes)}
+    found["unit"] = schema.unit
     found |= {"unit_rows": schema.unit_rows, "label_per_unit": schema.label_per_unit or None}
     found["constraints"] = [_constraint_words(constraint) for constraint in schema.constraints] or None
     return {key: value for key, value in found.items() if value is not None}
