@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,9 @@ from prismfl.errors import UserError
 
 Cells = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]
-Repair = Literal["resample", "swap", "clip"]
-REPAIRS = ("resample", "swap", "clip")
+Repair = Literal["auto", "match", "resample", "swap", "clip"]
+REPAIRS = get_args(Repair)
+OFTEN = 0.1  # of the rows: where a rule fails more often, the generator has not learnt it
 MOST_PAIRS = 1_000_000
 _RULE = re.compile(r"""\s*(?:"([^"]+)"|([^<>="]+?))\s*(<=|>=|<|>)\s*(?:"([^"]+)"|([^<>="]+?))\s*""")
 
@@ -30,18 +31,20 @@ _RULE = re.compile(r"""\s*(?:"([^"]+)"|([^<>="]+?))\s*(<=|>=|<|>)\s*(?:"([^"]+)"
 class Constraint:
     """`left` is at most `right` (less, if `strict`), or the two are one of the allowed `pairs` of categories.
 
-    `repair` says what becomes of a row in which it does not hold: both values are taken from a row in which it does, or
-    they change places, or the one is cut at the other. Of pairs the left stays and the right is drawn among its own.
+    `repair` says what becomes of rows in which it does not hold: both values are taken from a row in which it does
+    ("resample"), or change places ("swap"), or the one is cut at the other ("clip"), or the right values of all rows
+    are dealt anew by the rank of the left, which keeps the distribution of both ("match"). "auto" matches where the
+    rule fails often, else it resamples. Of pairs the left stays and the right is drawn among its own.
     """
 
     left: str
     right: str
     strict: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
-    repair: Repair = "resample"
+    repair: Repair = "auto"
 
     @classmethod
-    def parse(cls, rule: str, *, repair: str = "resample", where: str) -> Constraint:
+    def parse(cls, rule: str, *, repair: str = "auto", where: str) -> Constraint:
         """From words such as "start <= end"; a name with signs in it stands between quotation marks."""
         found = _RULE.fullmatch(rule)
         if found is None:
@@ -158,19 +161,33 @@ class RuleKeeper:
         left, right = values[rule.left], values[rule.right]
         good = np.flatnonzero(self.holds(rule, values) & ~np.isnan(left) & ~np.isnan(right))
         free = not {rule.left, rule.right} & set(fixed)
-        if rule.repair == "resample" and free and len(good):
+        repair = rule.repair
+        if repair == "auto":
+            repair = "match" if len(bad) > OFTEN * len(left) else "resample"
+        if repair == "match" and not free:
+            repair = "resample"  # rows of a unit share the one: by rank they would share the other too
+        if repair == "match":
+            self._match(rule, values)
+            bad = np.flatnonzero(~self.holds(rule, values))
+        if repair == "resample" and free and len(good):
             donors = self.draws.choice(good, len(bad))
             left[bad], right[bad] = left[donors], right[donors]
             return
-        if rule.repair == "resample" and not free:
+        if repair == "resample" and not free:
             self._drawn_beside(rule, values, bad, fixed)
             bad = np.flatnonzero(~self.holds(rule, values))
-        if rule.repair == "swap" and free:
+        if repair == "swap" and free:
             left[bad], right[bad] = right[bad].copy(), left[bad].copy()
             for name in (rule.left, rule.right):
                 values[name][bad] = self.columns[name].rounded(values[name][bad])
             bad = np.flatnonzero(~self.holds(rule, values))
         self._cut(rule, values, bad, fixed)
+
+    def _match(self, rule: Constraint, values: Cells) -> None:
+        """The values of the right, dealt to all rows by the rank of the left."""
+        rows = np.flatnonzero(~np.isnan(values[rule.left]) & ~np.isnan(values[rule.right]))
+        by_rank = rows[np.argsort(values[rule.left][rows], kind="stable")]
+        values[rule.right][by_rank] = np.sort(values[rule.right][rows])
 
     def _drawn_beside(self, rule: Constraint, values: Cells, bad: npt.NDArray[Any], fixed: Collection[str]) -> None:
         """The one that is free is drawn anew among the values that fit the one that is fixed."""

@@ -43,13 +43,13 @@ def made_table(
     """
     draws = key.child("table").numpy()
     keeper = RuleKeeper({column.name: column for column in schema.encoded}, schema.constraints, draws)
-    values, labels = keeper.enforce(schema.values(x)), y.detach().cpu().numpy()
+    constant = [column.name for column in schema.columns if column.per_unit and schema.rows_column is not None]
+    values, labels = keeper.enforce(schema.values(x), fixed=constant), y.detach().cpu().numpy()
     count = len(labels) if rows is None else rows
     unit: Codes = np.arange(1, count + 1)
     if schema.rows_column is not None:
         values, labels, unit = _in_units(schema, values, labels, count, draws)
-        constant = [column.name for column in schema.columns if column.per_unit]
-        values = keeper.enforce(values, fixed=constant) if constant else keeper.enforce(values)
+        values = keeper.enforce(values, fixed=constant)
     cells = {name: column[:count] for name, column in schema.written(values).items()}
     if labelled:
         cells[schema.label] = np.asarray(schema.classes)[labels[:count]]

@@ -20,6 +20,7 @@ from prismfl.files.bounded import read_regular
 
 LIMIT = 4 * 2**20  # bytes
 DEPTH = 20
+NO_LABEL = "\0no label"
 _TOP = ("columns", "label", "classes", "unit", "train_size", "unit_rows", "label_per_unit", "constraints")
 _COLUMN = (
     *("name", "type", "min", "max", "categories", "integer", "scale", "missing", "decimals", "decimal", "thousands"),
@@ -108,6 +109,14 @@ def parse_schema(content: object, *, where: str) -> Schema:
     )
 
 
+def parse_any(content: object, *, where: str) -> tuple[Schema, bool]:
+    """A schema that need not declare a label, and whether it does: without one the table has no classes."""
+    labelled = not isinstance(content, dict) or "label" in content
+    if isinstance(content, dict) and not labelled:
+        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
+    return parse_schema(content, where=where), labelled
+
+
 def _constraint(content: object, where: str) -> Constraint:
     """A rule in words, or two columns and their allowed pairs."""
     raw, place = _mapping(content, f"a constraint of {where}"), f"a constraint of {where}"
@@ -117,7 +126,7 @@ def _constraint(content: object, where: str) -> Constraint:
     if "rule" in raw:
         if odd := [key for key in ("allowed", "table") if key in raw]:
             raise UserError(f"Expected no key '{odd[0]}' beside rule in {place}.")
-        return Constraint.parse(str(raw["rule"]), repair=str(raw.get("repair", "resample")), where=place)
+        return Constraint.parse(str(raw["rule"]), repair=str(raw.get("repair", "auto")), where=place)
     names = [plain(name) for name in _items(raw["columns"], f"columns of {place}")]
     pairs = [_items(pair, f"a pair of {place}") for pair in _items(raw.get("allowed", []), f"allowed of {place}")]
     if len(names) != 2 or not pairs or any(len(pair) != 2 for pair in pairs):

@@ -22,6 +22,11 @@ PARQUET = (".parquet", ".pq")
 KINDS = (".csv", *PARQUET)
 
 
+def certificate_path(out: Path) -> Path:
+    """Where the certificate of a synthetic table lies: beside it, by its name."""
+    return out.with_name(f"{out.stem}.certificate.json")
+
+
 def can_write(path: Path) -> None:
     """Refuse, before anything is spent, a file that is neither CSV nor Parquet, or Parquet without its library."""
     if path.suffix not in KINDS:

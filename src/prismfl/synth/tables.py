@@ -23,8 +23,8 @@ from prismfl.data.made import made_table, spare
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
-from prismfl.data.schema_file import parse_schema, read_content
-from prismfl.data.table_files import can_write, table_bytes
+from prismfl.data.schema_file import parse_any, read_content, schema_words
+from prismfl.data.table_files import can_write, certificate_path, table_bytes
 from prismfl.data.tables import ignored
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
@@ -37,7 +37,6 @@ FEW = 10
 BATCH, SMALL = 1024, 5000
 MOST_BYTES = 8 * 2**30  # of an encoded table
 WRONG = ("date", "time", "text", "categorical", "comma")  # what a plain number does not look like
-NO_LABEL = "\0no label"
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,12 @@ def synth_table(
     content = table_bytes(cells, out, table.schema)
     write_atomically(out, content)
     written = {"out": out.name, "rows": len(next(iter(cells.values()))), "sha256": hashlib.sha256(content).hexdigest()}
-    found = {**synthesizer.certificate(), **written}
+    columns = schema_words(table.schema)
+    if not table.labelled:
+        columns = {key: value for key, value in columns.items() if key not in ("label", "classes")}
+    found = {**synthesizer.certificate(), **written, "table": columns}
     write_atomically(certificate_path(out), (json.dumps(found, indent=2) + "\n").encode())
     return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
-
-
-def certificate_path(out: Path) -> Path:
-    """Where the certificate of an output lies: beside it, by its name."""
-    return out.with_name(f"{out.stem}.certificate.json")
 
 
 def read_private(
@@ -125,9 +122,11 @@ def read_private(
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
     declared, labelled = read_declared(schema)
-    declared = declared.narrowed(keep, drop)
     raw = load_columns(Path(data))
-    own = _check_columns(data, raw, declared, labelled, warn)
+    for line in ignored([name for name in raw if name not in _used(declared)], declared):
+        warn(line)
+    declared = declared.narrowed(keep, drop)
+    own = _check_columns(data, raw, declared, labelled)
     try:
         x = declared.encode(raw)
         y = declared.encode_labels(raw[declared.label]) if labelled else torch.zeros(len(x), dtype=torch.int64)
@@ -147,21 +146,19 @@ def read_private(
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
     """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
-    content = read_content(path)
-    labelled = not isinstance(content, dict) or "label" in content
-    if isinstance(content, dict) and not labelled:
-        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
-    return parse_schema(content, where=f"schema {path}"), labelled
+    return parse_any(read_content(path), where=f"schema {path}")
 
 
-def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool, warn: Warn) -> tuple[str, ...]:
-    """The columns that come out, in the file's order. What is not declared is left out, and told."""
+def _used(schema: Schema) -> tuple[str, ...]:
+    return (*schema.names, *schema.ids, schema.label, *([schema.unit] if schema.unit else []))
+
+
+def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> tuple[str, ...]:
+    """The columns that come out, in the file's order."""
     expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
     for name in expected:
         if name not in raw:
             raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
-    for line in ignored([name for name in raw if name not in (*expected, *schema.ids)], schema):
-        warn(line)
     rows = len(raw[expected[0]])
     if not rows:
         raise UserError(f"Expected records in {data}, got only a header.")
