@@ -99,6 +99,10 @@ def test_from_a_draft_to_a_synthetic_table(place: Path) -> None:
     assert table["visit id"] == [str(i + 1) for i in range(len(table["patient"]))]
     assert not set(table["patient"]) & {f"P{i:05}" for i in range(150)}
     assert (place / "made.certificate.json").is_file()
+    report = invoke("report", "made.csv", cwd=place)
+    assert report.returncode == 0, report.stderr
+    assert (place / "made.report.html").is_file()
+    assert "no" not in report.stdout.split(), "a check of the page does not hold"
 
 
 def test_from_a_run_to_a_report(place: Path) -> None:
