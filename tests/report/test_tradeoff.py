@@ -54,6 +54,8 @@ def test_the_table_has_figures_with_intervals(folder: Path) -> None:
     assert facts["edition"] == "sharing"
     first = facts["rows"][0]
     assert f"{first['accuracy']:.1f} ± {first['accuracy_half_width']:.1f}" in shown
+    assert f" {first['accuracy_sd']:.1f} " in shown
+    assert "2 seeds each" in shown
     assert "1 *" in shown
     assert "∞ no DP guarantee" in shown
     assert "simulation: no protection" in shown
@@ -106,9 +108,10 @@ def test_the_sharing_edition_of_own_records_has_nothing_measured(own: Path, tmp_
     assert "measured on this site only" in page.read_text()
     assert "<svg" not in page.read_text()
     for place in facts["rows"] + facts["cells"]:
-        assert not {"accuracy", "accuracy_half_width", "balanced_accuracy", "auc", "seconds", "reason", "name"} & set(
+        assert not {"accuracy", "accuracy_sd", "accuracy_half_width", "balanced_accuracy", "auc", "seconds"} & set(
             place
         )
+        assert not {"reason", "name"} & set(place)
     assert "†" in text(facts)
 
 

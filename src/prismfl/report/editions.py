@@ -106,7 +106,10 @@ SWEEP: dict[str, Shape] = {
 BENCHMARK_SWEEP: dict[str, Shape] = {
     **SWEEP,
     "rows": [
-        {**SWEEP["rows"][0], **names("accuracy", "accuracy_half_width", "balanced_accuracy", "auc", "seconds")},
+        {
+            **SWEEP["rows"][0],
+            **names("accuracy", "accuracy_sd", "accuracy_half_width", "balanced_accuracy", "auc", "seconds"),
+        },
     ],
     "cells": [{**SWEEP["cells"][0], **names("name", "seed"), "reason": NO_PATH}],
 }
