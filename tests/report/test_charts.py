@@ -15,8 +15,10 @@ from prismfl.methods import METHODS
 from prismfl.report.charts import (
     DASHES,
     FIXED,
+    LETTER,
     NO_METHOD,
     PALETTE,
+    WIDTH,
     Axis,
     Series,
     around,
@@ -126,6 +128,23 @@ def test_named_points_carry_their_names() -> None:
     assert texts == {"left": "start", "right": "end"}
 
 
+def test_a_name_without_room_is_in_the_legend_alone() -> None:
+    """Names ran out of the chart, and over each other where two runs are as good."""
+    rows = [(f"run {i}", 5.0, 50.0) for i in range(8)] + [("edge", 9.9, 99.0)]
+    short = [f"quite-a-long-name-{i}" for i in range(8)] + ["edge"]
+    root = parsed(dots("d", "t", rows, x=X, y=Y, short=short))
+    places = []
+    for t in root.findall("./svg/text[@class='name']"):
+        x, y, wide = float(t.get("x") or 0), float(t.get("y") or 0), LETTER * len(t.text or "")
+        left = x - {"start": 0.0, "end": wide, "middle": wide / 2}[str(t.get("text-anchor"))]
+        assert 0 <= left <= left + wide <= WIDTH
+        assert all(abs(y - other) > 12 or left + wide <= a or b <= left for a, b, other in places)
+        places.append((left, left + wide, y))
+    assert 1 < len(places) < len(rows)
+    assert [li.findtext("svg/circle/title") or "".join(li.itertext()) for li in root.findall(".//li")] == short
+    assert "legend" not in dots("d", "t", rows[:2], x=X, y=Y, short=["a", "a"])
+
+
 def test_counts_are_shaded_by_size_and_summed() -> None:
     root = parsed(heat("Split", ["a", "b"], [("site-0", [10, 0]), ("site-1", [5, 20])]))
     cells = [(c.text, c.get("style")) for c in root.findall(".//tbody//td")]
@@ -147,7 +166,8 @@ def test_names_never_become_markup() -> None:
         lines("f", NASTY, [Series(NASTY, ((0, 1),)), Series("b", ((0, 1),))], x=X, y=Y),
         bars("f", NASTY, [(NASTY, 1.0, NASTY)], label=NASTY),
         dots("f", NASTY, [(NASTY, 1, 1)], x=X, y=Y),
-        heat(NASTY, [NASTY], [(NASTY, [1])]),
+        heat(NASTY, [NASTY], [(NASTY, [1])], corner=NASTY),
+        dots("f", NASTY, [(NASTY, 1, 1), ("b", 2, 2)], x=X, y=Y, short=[NASTY, "b"]),
         simple_rows([NASTY], [[NASTY, NASTY]], caption=NASTY),
         figure("f", NASTY, ""),
     ]

@@ -11,6 +11,7 @@ from typing import Any
 from prismfl.report import words
 from prismfl.report.advice import advice
 from prismfl.report.charts import NO_METHOD, Axis, Series, around, bars, colour_of, heat, lines, simple_rows
+from prismfl.report.delivered import deliverables
 from prismfl.report.editions import ELSEWHERE
 from prismfl.report.scores import scores_part
 from prismfl.report.tables import encoder_words, size_words
@@ -263,18 +264,20 @@ def run_name(facts: Facts) -> str:
 
 
 def pictures(facts: Facts) -> str:
-    """The run's pictures; those that must stay on the site are stamped so."""
-    if not facts["pictures"]:
-        return "<p>No images left the sites in this run.</p>"
-    parts = []
-    for picture in facts["pictures"]:
-        mark = ' class="private"' if picture["private"] else ""
-        label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
-        parts.append(
-            f"<figure{mark}><figcaption>{label}{escape(picture['title'])}</figcaption>"
-            f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
-        )
-    return f'<div class="pair">{"".join(parts)}</div>'
+    """What the run delivers, in words and pictures; those that must stay on the site are stamped so."""
+    return (
+        deliverables(facts, _picture)
+        or "<p>Nothing is delivered: the server holds no state, or the models stay at the sites.</p>"
+    )
+
+
+def _picture(picture: Facts) -> str:
+    mark = ' class="private"' if picture["private"] else ""
+    label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
+    return (
+        f"<figure{mark}><figcaption>{label}{escape(picture['title'])}</figcaption>"
+        f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
+    )
 
 
 def partition(facts: Facts) -> str:
