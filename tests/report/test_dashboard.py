@@ -18,7 +18,7 @@ from prismfl.errors import UserError
 from prismfl.files import inside as run_files
 from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
-from tests.report.browser import check_looks, open_browser
+from tests.report.browser import check_looks, on_screen, open_browser
 
 pytest.importorskip("fastapi")
 
@@ -245,10 +245,7 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
             assert browser.js("document.querySelectorAll('#plane circle').length") >= 2
             assert browser.js("document.querySelectorAll('#plane figure').length") == 2, "unlike data share a chart"
             found = check_looks(browser, (360, 390, 1200, 1600))
-            wanted = {name: PALETTE[colour_of(name)] for name in ("ldp-fedsgd", "dp-fedavg")}
-            assert found == {
-                name: f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})" for name, c in wanted.items()
-            }
+            assert found == {name: on_screen(PALETTE[colour_of(name)]) for name in ("ldp-fedsgd", "dp-fedavg")}
             browser.js("document.getElementById('p-method').value = 'dp-fedavg'")
             browser.js("document.querySelector('#plan button').click()")
             browser.until("document.querySelectorAll('#planned tbody tr').length >= 8")

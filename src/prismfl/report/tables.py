@@ -112,8 +112,8 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
 
 def best_scores(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The scores of the recommended model, as far as the run has measured any."""
-    found = (result.get("models") or {}).get(result.get("recommended"))
+    """The scores of the recommended model, or of the sites' own, as far as the run has measured any."""
+    found = (result.get("models") or {}).get(result.get("recommended")) or result.get("scores")
     return found if isinstance(found, Mapping) else {}
 
 

@@ -187,8 +187,8 @@ def _numbers(done: Sequence[Mapping[str, Any]], take: Callable[[Mapping[str, Any
 
 
 def _of_model(result: Mapping[str, Any], key: str) -> Any:
-    """A score of the recommended model, where the run has measured it."""
-    scores = (result.get("models") or {}).get(result.get("recommended"))
+    """A score of the recommended model, or of the sites' own, where the run has measured it."""
+    scores = (result.get("models") or {}).get(result.get("recommended")) or result.get("scores")
     return scores.get(key) if isinstance(scores, Mapping) else None
 
 
