@@ -71,7 +71,9 @@ def run_cell(source: str, names: dict[str, Any]) -> Any:
     lines = ast.parse(source)
     last = lines.body.pop() if lines.body and isinstance(lines.body[-1], ast.Expr) else None
     exec(compile(lines, "cell", "exec"), names)
-    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
 def test_every_notebook_is_run_here() -> None:

@@ -133,7 +133,7 @@ def test_a_name_without_room_is_in_the_legend_alone() -> None:
     rows = [(f"run {i}", 5.0, 50.0) for i in range(8)] + [("edge", 9.9, 99.0)]
     short = [f"quite-a-long-name-{i}" for i in range(8)] + ["edge"]
     root = parsed(dots("d", "t", rows, x=X, y=Y, short=short))
-    places = []
+    places: list[tuple[float, float, float]] = []
     for t in root.findall("./svg/text[@class='name']"):
         x, y, wide = float(t.get("x") or 0), float(t.get("y") or 0), LETTER * len(t.text or "")
         left = x - {"start": 0.0, "end": wide, "middle": wide / 2}[str(t.get("text-anchor"))]

@@ -25,7 +25,8 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from prismfl.report.charts import PALETTE, colour_of
-from prismfl.report.dashboard import HOST, make_app, row_of, runs_below
+from prismfl.report.dashboard import HOST, make_app, row_of
+from prismfl.runs.directory import runs_below
 
 TOKEN = "the-right-token"
 

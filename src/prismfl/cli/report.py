@@ -57,7 +57,7 @@ def report(
 
 def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> None:
     """The trade-off page of a sweep."""
-    from prismfl.report.tradeoff import sweep_facts, sweep_table, write_tradeoff
+    from prismfl.report.tradeoff import open_lines, sweep_facts, sweep_table, write_tradeoff
 
     if len(runs) > 1:
         raise UserError(f"A sweep has a page of its own; give one of the {len(runs)} folders.")
@@ -66,3 +66,5 @@ def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> No
     terminal.say(f"wrote {page} and {twin.name} ({facts['edition']} edition)")
     done = {"edition": facts["edition"], "page": str(page), "twin": str(twin), "rows": facts["rows"]}
     terminal.emit(done, fmt, lambda: sweep_table(facts))
+    for line in open_lines(facts):
+        terminal.say(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,6 +77,6 @@ def scores_of_sites(
     held = [items for items in own if "model" in items]
     if not held or not len(dataset.y_test):
         return None
-    logits = [logits_of(lambda part, items=items: predict(items, part), dataset.x_test) for items in held]
+    logits = [logits_of(partial(predict, items), dataset.x_test) for items in held]
     scores = classifier_scores(torch.cat(logits), dataset.y_test.repeat(len(held)), classes=len(job.task.classes))
     return scores if len(held) == 1 else {**scores, "intervals": dict.fromkeys(scores["intervals"])}
