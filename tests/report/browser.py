@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from prismfl.methods import METHODS
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 120.0
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -45,7 +47,8 @@ def check_looks(browser: Browser, widths: tuple[int, ...] = (360, 390, 1200)) ->
         assert cut == [], f"letters of a chart are cut off at {width}: {cut}"
         assert all(0 < size <= 30 for size in browser.js(MARKS)), "the signs of a legend are as large as a chart"
     for name, colour in browser.js(COLOURS):
-        colours.setdefault(name, set()).add(colour)
+        if name in METHODS:
+            colours.setdefault(name, set()).add(colour)
     assert all(len(found) == 1 for found in colours.values()), colours
     return {name: found.pop() for name, found in colours.items()}
 

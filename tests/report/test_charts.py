@@ -31,6 +31,7 @@ from prismfl.report.charts import (
     nice_ticks,
     number,
     simple_rows,
+    whole,
 )
 from prismfl.report.page import template
 
@@ -54,6 +55,12 @@ def parsed(html: str) -> ElementTree.Element:
 )
 def test_ticks_are_round_numbers_in_the_range(low: float, high: float, ticks: list[float]) -> None:
     assert nice_ticks(low, high) == pytest.approx(ticks)
+
+
+def test_rounds_have_whole_ticks() -> None:
+    assert list(whole("round", 1, 3).ticks()) == [1, 2, 3]
+    assert list(whole("round", 1, 60).ticks()) == nice_ticks(1, 60)
+    assert list(whole("round", 1, 1).ticks()) == [1]
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
@@ -141,6 +148,8 @@ def test_a_name_without_room_is_in_the_legend_alone() -> None:
         assert all(abs(y - other) > 12 or left + wide <= a or b <= left for a, b, other in places)
         places.append((left, left + wide, y))
     assert 1 < len(places) < len(rows)
+    seeds = parsed(dots("d", "t", [("a", 5, 50), ("b", 5, 51), ("c", 5, 95)], x=X, y=Y, short=["m", "m", "m"]))
+    assert len(seeds.findall("./svg/text[@class='name']")) == 2, "seeds side by side have one name"
     assert [li.findtext("svg/circle/title") or "".join(li.itertext()) for li in root.findall(".//li")] == short
     assert "legend" not in dots("d", "t", rows[:2], x=X, y=Y, short=["a", "a"])
 

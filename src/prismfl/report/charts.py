@@ -87,6 +87,12 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def whole(label: str, low: float, high: float) -> Axis:
+    """An axis of whole numbers, rounds say: no tick between two of them."""
+    ticks = tuple(t for t in nice_ticks(low, high) if t == int(t))
+    return Axis(label, low, high, at=ticks or (low, high))
+
+
 def around(values: Sequence[float], *, floor: float, ceiling: float) -> tuple[float, float]:
     """A range with some air around the values, never so narrow that noise looks like a trend."""
     low, high = min(values), max(values)
@@ -211,6 +217,7 @@ def dots(
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
     body, taken, kinds = [_frame(x, y, sx, sy, fmt)], [(sx(a), sy(b)) for _, a, b in rows], dict[str, int]()
     boxes = [(px - 5, py - 5, px + 5, py + 5) for px, py in taken]
+    named: list[tuple[str, float, float]] = []
     for k, (name, a, b) in enumerate(rows):
         (px, py), colour = taken[k], (colours[k] if colours else k) % len(PALETTE)
         body.append(
@@ -218,12 +225,17 @@ def dots(
             f"<title>{escape(name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
         )
         said = short[k] if short else name
-        if kinds.setdefault(said, colour) == colour:
-            body.append(_beside(said, px, py, boxes))
+        near = any(abs(px - ox) < NEAR and abs(py - oy) < NEAR for other, ox, oy in named if other == said)
+        kinds.setdefault(said, colour)
+        if not near and (drawn := _beside(said, px, py, boxes)):
+            named.append((said, px, py))
+            body.append(drawn)
     table = simple_rows(["run", x.label, y.label], [[n, number(a), fmt(b)] for n, a, b in rows])
     return figure(ident, title, _svg(ident, title, body), legend=dot_legend(kinds), table=table)
 
 
+NEAR = 40.0
+"""Units within which a name beside one point stands for others of its kind: the seeds of a method."""
 LETTER = 9.0
 """Units that a letter takes at most: a small screen shows them larger than the chart's own units."""
 
