@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -37,6 +38,10 @@ def keep(path: Path, **items: Any) -> RunDirectory:
 
 @pytest.fixture
 def whole(run: Path, tmp_path: Path) -> RunDirectory:
+    return with_items(run, tmp_path)
+
+
+def with_items(run: Path, tmp_path: Path) -> RunDirectory:
     """A run whose server holds one item of each kind."""
     shutil.copytree(run, tmp_path / "run")
     draw = torch.Generator().manual_seed(0)
@@ -103,6 +108,34 @@ def test_a_run_without_a_state_delivers_nothing(run: Path, tmp_path: Path) -> No
     (tmp_path / "run" / "checkpoint").mkdir()
     (tmp_path / "run" / "checkpoint" / "state.safetensors").write_bytes(b"no state")
     assert delivered(RunDirectory.open(tmp_path / "run"), private=False) == []
+
+
+def test_what_is_too_large_to_draw_is_said_in_words(run: Path, tmp_path: Path) -> None:
+    """A folder may come from anybody: no picture takes more memory than its file."""
+    shutil.copytree(run, tmp_path / "run")
+    many = torch.arange(5000)
+    directory = keep(
+        tmp_path / "run",
+        model=Weights({"weight": torch.zeros(64, 100 * 100)}),
+        linear=Weights({"weight": torch.full((2, 64), 1e38)}),
+        embeddings=SyntheticEmbeddings.of(torch.zeros(3, 5000), torch.arange(3)),
+        more=SyntheticEmbeddings.of(torch.full((5000, 2), 3e38), many),
+    )
+    found = {item["name"]: item for item in delivered(directory, private=False)}
+    assert not {"png", "points"} & (set(found["model"]) | set(found["embeddings"]))
+    assert found["linear"]["png"]
+    assert len(found["more"]["points"]) == 400
+
+
+@pytest.mark.parametrize(("noise", "stays"), [("operating-system", False), ("seeded", True)])
+def test_seeded_noise_on_own_records_protects_no_picture(noise: str, stays: bool, tmp_path: Path) -> None:
+    values = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", x=values.integers(0, 255, (60, 8, 8), dtype=np.uint8), y=values.integers(0, 2, 60))
+    own = {"data": str(tmp_path / "own.npz"), "records": 24, "classes": ["0", "1"], "image_size": 8, "channels": 1}
+    path = small_run(tmp_path / "run", **own, subset=None, noise=noise, ledger=str(tmp_path / "ledger"))
+    (item,) = dossier(path)["delivered"]
+    assert ("png" in item) is not stays
+    assert "png" in dossier(path, on_site=True)["delivered"][0]
 
 
 def test_names_never_become_markup() -> None:

@@ -27,6 +27,8 @@ Facts = dict[str, Any]
 Array = npt.NDArray[Any]
 MOST_POINTS = 400
 MOST_FILTERS = 64
+MOST_WIDTH = 4096  # of rows that are drawn on a plane
+MOST_NUMBERS = 500_000  # of a layer that is drawn: a folder may come from anybody
 PLANE = 320  # units of a side of the plane that embeddings are drawn on
 
 
@@ -89,7 +91,9 @@ def _layers(payload: Payload) -> list[tuple[str, torch.Tensor]]:
 def _filters(payload: Payload, shape: tuple[int, ...] | None) -> Facts:
     """The first layer as small pictures: the filters of a convolution, or what a linear model weighs of each pixel."""
     layers = _layers(payload)
-    first = layers[0][1].double() if layers else torch.zeros(0)
+    first = layers[0][1][:MOST_FILTERS] if layers else torch.zeros(0)
+    if first.numel() > MOST_NUMBERS:
+        return {}
     if first.ndim == 4 and first.shape[1] in (1, 3) and first.shape[-1] > 1:
         words = "the filters of its first layer"
     elif first.ndim == 2 and len(layers) == 1 and (found := shape or _square(first.shape[1])) is not None:
@@ -98,9 +102,8 @@ def _filters(payload: Payload, shape: tuple[int, ...] | None) -> Facts:
         first, words = first.reshape(len(first), *found), "what it weighs for each class: light is for it, dark against"
     else:
         return {}
-    first = first[:MOST_FILTERS]
-    flat = first.flatten(1)
-    most = flat.abs().amax(1).clamp_min(1e-12)
+    first = first.double()
+    most = first.flatten(1).abs().amax(1).clamp_min(1e-12)
     tiles = (first / most.view(-1, 1, 1, 1) + 1) / 2  # nought is grey
     return {"picture": words, "png": _png(grid(tiles.float(), min(10, len(tiles))), scale=_scale(first.shape[-1]))}
 
@@ -125,13 +128,14 @@ def _png(sheet: torch.Tensor, *, scale: int) -> str:
 
 def _plane(made: SyntheticSet) -> Facts:
     """Rows on the plane of their two main directions, some of each class, in whole numbers from 0 to 1000."""
-    x, labels = made.x.double().numpy(), made.hard_y.numpy()
-    classes = np.unique(labels)
-    each = max(2, MOST_POINTS // max(1, len(classes)))
-    kept = np.concatenate([np.flatnonzero(labels == c)[:each] for c in classes])[:MOST_POINTS]
-    if len(kept) < 3 or x.shape[1] < 2:
+    labels, width = made.hard_y.numpy(), made.tensors["x"][:1].numel()
+    classes = np.unique(labels)[:MOST_POINTS]
+    if made.tensors["x"].ndim != 2 or not 2 <= width <= MOST_WIDTH or len(labels) < 3:
         return {}
-    centred = x[kept] - x[kept].mean(0)
+    each = max(1, MOST_POINTS // len(classes))
+    kept = np.concatenate([np.flatnonzero(labels == c)[:each] for c in classes])
+    x = made.tensors["x"][torch.from_numpy(kept)].double().numpy()
+    centred = x - x.mean(0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = axes[:2] * np.sign(axes[:2, np.argmax(np.abs(axes[:2]), axis=1)].diagonal())[:, None]  # the same every time
     places: Array = centred @ axes.T

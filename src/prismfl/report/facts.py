@@ -69,7 +69,7 @@ def collect(path: Path) -> OnSiteFacts:
         else None,
         traffic=_traffic(run.messages()),
         pictures=_pictures(path, missing),
-        delivered=delivered(run, private=is_own(config, result) and not guarantee.get("private")),
+        delivered=delivered(run, private=is_own(config, result) and not _protected(guarantee)),
         partition=None,
         attacks=list(_records(path, "attacks")),
         audits=list(_records(path, "audits")),
@@ -101,6 +101,11 @@ def _models(result: Mapping[str, Any]) -> list[Facts]:
         for name, scores in rows
         if isinstance(scores, dict)
     ]
+
+
+def _protected(guarantee: Facts) -> bool:
+    """Whether the final model may be shown to anybody: its noise is there and nobody knows its seed."""
+    return bool(guarantee.get("private")) and not guarantee["simulation"]
 
 
 def _noisy_on_site(guarantee: Facts) -> bool:
