@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+import prismfl
 from prismfl.core.method import State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.report import sections
@@ -108,6 +109,22 @@ def test_a_run_without_a_state_delivers_nothing(run: Path, tmp_path: Path) -> No
     (tmp_path / "run" / "checkpoint").mkdir()
     (tmp_path / "run" / "checkpoint" / "state.safetensors").write_bytes(b"no state")
     assert delivered(RunDirectory.open(tmp_path / "run"), private=False) == []
+
+
+def test_a_synthetic_table_is_shown_by_its_first_records(tmp_path: Path) -> None:
+    """In its own columns and units: a row of numbers from -1 to 1 says nothing to its reader."""
+    draw = np.random.default_rng(0)
+    sites = [{"age": draw.uniform(0, 100, 40), "kept": list("yn" * 20)} for _ in range(2)]
+    schema = {"label": "kept", "classes": ["y", "n"], "columns": [{"name": "age", "min": 0, "max": 100}]}
+    federation = prismfl.Federation.from_frames(sites, schema=schema, records=30)
+    asked = {"model": "logreg", "rounds": 1, "ledger": str(tmp_path / "ledger"), "out": str(tmp_path / "run")}
+    path = federation.run("dp-fedavg", epsilon=3, tuning="fixed", **asked).path
+    made = SyntheticSet.of(torch.full((8, 1), 0.5), torch.arange(8) % 2)
+    (item,) = delivered(keep(path, synthetic=made), private=False)
+    assert item["words"] == "8 synthetic records (1), labels hard"
+    assert (item["head"], item["rows"][:2]) == (["age", "kept"], [["75", "y"], ["75", "n"]])
+    assert len(item["rows"]) == 5
+    assert "The first records of synthetic" in sections.pictures(dossier(path))
 
 
 def test_what_is_too_large_to_draw_is_said_in_words(run: Path, tmp_path: Path) -> None:

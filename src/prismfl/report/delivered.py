@@ -22,11 +22,13 @@ from prismfl.data.pictures import grid
 from prismfl.errors import PrismError
 from prismfl.report.charts import figure, simple_rows
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.opened import Run
 
 Facts = dict[str, Any]
 Array = npt.NDArray[Any]
 MOST_POINTS = 400
 MOST_FILTERS = 64
+ROWS, MOST_COLUMNS = 5, 30  # of a synthetic table that a page shows
 MOST_WIDTH = 4096  # of rows that are drawn on a plane
 MOST_NUMBERS = 500_000  # of a layer that is drawn: a folder may come from anybody
 PLANE = 320  # units of a side of the plane that embeddings are drawn on
@@ -40,7 +42,23 @@ def delivered(run: RunDirectory, *, private: bool) -> list[Facts]:
         return []
     items = {} if state is None else state.items
     shape = _image_shape(items)
-    return [{"name": name, "private": private, **_told(payload, shape)} for name, payload in sorted(items.items())]
+    found = [{"name": name, "private": private, **_told(payload, shape)} for name, payload in sorted(items.items())]
+    return [{**item, **(_first_rows(run) if item["name"] == "synthetic" and shape is None else {})} for item in found]
+
+
+def _first_rows(run: RunDirectory) -> Facts:
+    """The first synthetic records of a table, in its own columns and units."""
+    try:
+        columns = Run(run).columns or {}
+    except PrismError:
+        return {}
+    kept = dict(list(columns.items())[:MOST_COLUMNS])
+    rows = [[_cell(value) for value in row] for row in zip(*(values[:ROWS] for values in kept.values()))]
+    return {"head": [str(name)[:80] for name in kept], "rows": rows} if rows else {}
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)[:80]
 
 
 def _image_shape(items: Mapping[str, Payload]) -> tuple[int, ...] | None:
@@ -157,6 +175,10 @@ def deliverables(facts: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], 
             drawn.append(shown({"title": title, "png": item["png"], "private": item["private"]}))
         if item.get("points"):
             drawn.append(scatter(f"points-{item['name']}", str(item["name"]), item["points"], names))
+    for item in found:
+        if item.get("rows"):
+            first = simple_rows(item["head"], item["rows"])
+            table += f'<h3>The first records of {escape(str(item["name"]))}</h3><div class="scroll">{first}</div>'
     return (table if rows else "") + (f'<div class="pair">{"".join(drawn)}</div>' if drawn else "")
 
 

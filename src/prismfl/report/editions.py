@@ -194,7 +194,8 @@ def _no_path(text: str) -> str:
 
 def _shared_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """What may be said of an item that a run delivers: its words always, its drawing where it need not stay."""
-    words: dict[str, Any] = _copied(item, {**names("name", "words"), **({} if item["private"] else names("points"))})
+    drawn = {} if item["private"] else names("points", "head", "rows")
+    words: dict[str, Any] = _copied(item, {**names("name", "words"), **drawn})
     clean = None if item["private"] or "png" not in item else _cleaned({**item, "title": item["picture"]})
     return {**words, "private": False, **({"picture": clean["title"], "png": clean["png"]} if clean else {})}
 
