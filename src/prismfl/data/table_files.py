@@ -49,7 +49,7 @@ def table_bytes(columns: Mapping[str, npt.NDArray[Any]], path: Path, schema: Sch
     comma = any(column.decimal == "," for column in declared.values())
     form: dict[str, Any] = {"lineterminator": "\n", "delimiter": ";" if comma else ","}
     # The header tells a reader the separator: one that stands in a name must not be taken for it.
-    odd = any(sign in name for name in columns for sign in ",;\t")
+    odd = any(sign in name for name in columns for sign in ",;|\t")
     csv.writer(text, **form, quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL).writerow(columns)
     csv.writer(text, **form).writerows(zip(*(_shown(values, declared.get(name)) for name, values in columns.items())))
     return text.getvalue().encode()
