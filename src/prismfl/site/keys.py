@@ -61,10 +61,19 @@ def make_authority(folder: Path, names: Sequence[str]) -> None:
 
 def make_site_keys(folder: Path) -> None:
     """`node.key` proves who the site is to the server, `sign.key` signs bundles; the `.pub` files are for others."""
-    for name, key in (("node", ec.generate_private_key(ec.SECP384R1())), ("sign", Ed25519PrivateKey.generate())):
-        _write(folder / f"{name}.key", _private_ssh(key), secret=True)
-        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        _write(folder / f"{name}.pub", public + b"\n")
+    _write_pair(folder / "node", ec.generate_private_key(ec.SECP384R1()))
+    make_signing_key(folder / "sign")
+
+
+def make_signing_key(place: Path) -> None:
+    """An Ed25519 key, as `place` with the ending .key, and its public part with .pub."""
+    _write_pair(place, Ed25519PrivateKey.generate())
+
+
+def _write_pair(place: Path, key: PrivateKey) -> None:
+    _write(place.with_name(f"{place.name}.key"), _private_ssh(key), secret=True)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write(place.with_name(f"{place.name}.pub"), public + b"\n")
 
 
 def node_identity(public_key: Path) -> bytes:
