@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from prismfl.errors import UserError
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import check_name
+from prismfl.site.certificates import make_authority
 from prismfl.site.config import as_toml
-from prismfl.site.keys import make_authority, node_identity
+from prismfl.site.keys import node_identity
 from prismfl.transport.post import RoundRules
 
 FILE = "server.toml"
