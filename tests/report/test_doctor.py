@@ -80,7 +80,7 @@ def _late_clock(site: Path, server: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def _full(site: Path, server: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(GIGA, GIGA, 0))  # type: ignore[attr-defined]
+    patch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(GIGA, GIGA, 0))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_limits_that_end_a_run_later_are_told(monkeypatch: pytest.MonkeyPatch, s
 
 def test_one_record_more_does_not_show(tmp_path: Path) -> None:
     """The bug: a check that counts. A record that is bad, or one more, changes no word."""
-    seen = []
+    seen: list[str] = []
     for rows in (["1,a", "2,b"], ["1,a", "2,b", "3,a"], ["1,a", "NaN,zzz", "2,b"]):
         place = tmp_path / str(len(seen))
         place.mkdir()

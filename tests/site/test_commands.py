@@ -47,6 +47,8 @@ def test_init_and_enroll_write_what_they_say(tmp_path: Path, capsys: pytest.Capt
         "running": False,
         "pid": None,
         "sites": ["north", "south"],
+        "contact": {"north": None, "south": None},
+        "certificates": [],
         "runs": [],
     }
     prismfl("site", "status", tmp_path / "north", "--format", "json")

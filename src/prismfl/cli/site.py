@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Format
+from prismfl.cli.options import Format, Log
 from prismfl.errors import UserError
 from prismfl.files.atomic import OTHERS
 from prismfl.site.folder import FILE, close_site
 
 app = typer.Typer(
-    no_args_is_help=True, help="Be a site of a federation: init, check, join, status, runs, outbox, approve, close."
+    no_args_is_help=True,
+    help="Be a site of a federation: init, check, join, status, watch, runs, outbox, approve, close, rotate.",
 )
 
 
@@ -109,6 +110,7 @@ def join(
     attempts: Annotated[
         int | None, typer.Option(help="How often an unreachable server is tried (default: without end).")
     ] = None,
+    log: Log = "text",
 ) -> None:
     """Join a server and answer it until stopped."""
     from prismfl.site import joining
@@ -116,6 +118,7 @@ def join(
     from prismfl.site.making import reread
     from prismfl.transport.flower import children
 
+    say = terminal.speaker(log)
     config = load_site(folder, thorough=False)
     children.split_address(server)
     if not insecure and not (folder / "keys" / "ca.pem").is_file():
@@ -126,23 +129,58 @@ def join(
     if other is not None:
         raise UserError(f"This site is running already (process {other}).")
     if insecure:
-        terminal.warn("--insecure: no encryption, and nobody proves who they are; for trials only")
-    reread(folder, config, terminal.say, always=False)
+        say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
+    reread(folder, config, say, always=False)
     if config.noise == "seeded":
-        terminal.warn('noise = "seeded" in site.toml: for simulation only, it protects nobody')
+        say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
     try:
-        joining.join(folder, server, terminal.say, insecure=insecure, attempts=attempts)
+        joining.join(folder, server, say, insecure=insecure, attempts=attempts)
     finally:
         (folder / "site.pid").unlink(missing_ok=True)
 
 
 @app.command()
 def status(folder: Folder, fmt: Format = "table") -> None:
-    """Whether the site runs, what it has spent of its cap, what left and what waits."""
+    """Whether the site runs and when it last answered, what it has spent of its cap, what left and what waits."""
     from prismfl.report.sites import fact_rows, status_facts
 
     found = status_facts(folder)
-    terminal.rows(f"Site {found['site']}", fact_rows(found), fmt, value=found)
+    shown = {**found, "last answer": terminal.ago(found["last answer"])}
+    terminal.rows(f"Site {found['site']}", fact_rows(shown), fmt, value=found)
+
+
+@app.command()
+def watch(folder: Folder, port: Annotated[int, typer.Option(help="Port on loopback.")] = 9464) -> None:
+    """Answer a monitor on this machine: /metrics (Prometheus), /health, /ready. Nothing in it follows a record."""
+    from prismfl.site.config import load_site
+    from prismfl.site.watching import watched
+
+    load_site(folder, thorough=False)
+    terminal.serve(port, watched(folder))
+
+
+@app.command()
+def rotate(
+    folder: Folder,
+    switch: Annotated[bool, typer.Option("--switch", help="The server has the new key: use it from now on.")] = False,
+) -> None:
+    """A new node key: made beside the old one, given to the server, then switched to."""
+    from prismfl.site.config import load_site
+    from prismfl.site.keys import next_node_key, switch_node_key
+    from prismfl.transport.flower import children
+
+    load_site(folder, thorough=False)
+    if not switch:
+        public = next_node_key(folder / "keys")
+        terminal.say(
+            f"made {public}; the server's operator runs: prismfl server enroll SERVER NAME {public.name} --replace"
+        )
+        terminal.say(f"then, here: prismfl site rotate {folder} --switch")
+        return
+    if children.pid_of(folder / "site.pid") is not None:
+        raise UserError("This site is running with its old key: stop it first, then switch and join again.")
+    switch_node_key(folder / "keys")
+    terminal.say("the new key is in use from the next join on")
 
 
 @app.command()

@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from prismfl.data import DATASETS
 from prismfl.errors import PrismError, UserError
 from prismfl.files.atomic import OTHERS
 from prismfl.privacy.ledger.book import Ledger
@@ -180,7 +181,7 @@ def _site(folder: Path, address: str | None) -> Iterator[Finding]:
 
 def _data(folder: Path, config: SiteConfig) -> Iterator[Finding]:
     """Whether it can be read, and nothing that a record decides."""
-    named = site_data.DATASETS.get(config.data)
+    named = DATASETS.get(config.data)
     where = Path(config.data)
     if named is None and not os.access(where, os.R_OK | (os.X_OK if where.is_dir() else 0)):
         yield Finding("data", "bad", f"'{config.data}' cannot be read by this user", "give the site's user read access")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from prismfl.files.bounded import read_json
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.ledgers import status_rows
+from prismfl.site.certificates import look_at_trust
 from prismfl.site.config import SiteConfig, ledger_of, load_site
 from prismfl.site.data import SiteData
 from prismfl.site.egress import Approvals, EgressLog, config_words
+from prismfl.site.watching import last_answer
 from prismfl.transport.flower import children
 
 Facts = dict[str, Any]
@@ -44,6 +47,7 @@ def status_facts(folder: Path) -> Facts:
     """Whether the site runs, what it has spent of its cap, what left and what waits."""
     config = load_site(folder)
     rows, ledger = EgressLog(folder).rows(), ledger_of(folder, config)
+    trust = look_at_trust(folder / "keys" / "ca.pem")
     return {
         "site": config.name,
         "running": children.pid_of(folder / "site.pid") is not None,
@@ -51,6 +55,8 @@ def status_facts(folder: Path) -> Facts:
         "releases": sum(row["what"] == "release" for row in rows),
         "words": [f"{row['word']} (round {row['round'] + 1})" for row in rows if row["what"] == "word"][-3:],
         "waiting": [held.id for held in Approvals(folder).all() if held.decision == "waiting"],
+        "last answer": max(0.0, time.time() - last) if (last := last_answer(rows, config.answer_every)) else None,
+        "certificate": [words for words in (*trust.faults, trust.soon) if words],
         "ledger": status_rows(ledger) if ledger.exists() else [],
     }
 

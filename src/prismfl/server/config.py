@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files.atomic import write_atomically
+from prismfl.files.bounded import read_json
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import check_name
 from prismfl.site.certificates import make_authority
@@ -56,13 +61,55 @@ def enroll(folder: Path, name: str, public_key: Path) -> None:
     """Admit a site under a name; the name and the key are both new."""
     check_name(name)
     load_server(folder)
+    if name in enrolled(folder):
+        raise UserError(
+            f"A site named '{name}' is enrolled already; two sites cannot have the same name (a new key: --replace)."
+        )
+    _check_new(folder, name, public_key)
+    shutil.copyfile(public_key, folder / "sites" / f"{name}.pub")
+
+
+def _check_new(folder: Path, name: str, public_key: Path) -> None:
+    """A key that no site has, and that was never revoked."""
     identity = node_identity(public_key)
     for known, key in enrolled(folder).items():
-        if known == name:
-            raise UserError(f"A site named '{name}' is enrolled already; two sites cannot have the same name.")
         if key == identity:
             raise UserError(f"This key is enrolled already, as site '{known}'.")
+    note = folder / "sites" / "revoked" / f"{hashlib.sha256(identity).hexdigest()[:32]}.json"
+    if note.exists():
+        told = read_json(note)
+        raise UserError(
+            f"This key was revoked on {told['time']} ({told['reason']}); site '{name}' needs a new one: "
+            "prismfl site rotate."
+        )
+
+
+def revoke(folder: Path, name: str, reason: str) -> None:
+    """Un-enroll a site: from now on, also in a run that is under way, its key is nobody's and stays so."""
+    load_server(folder)
+    key = folder / "sites" / f"{check_name(name)}.pub"
+    if not key.is_file():
+        raise UserError(f"No site '{name}' is enrolled; enrolled: {', '.join(enrolled(folder)) or 'none'}.")
+    gone = folder / "sites" / "revoked"
+    gone.mkdir(exist_ok=True)
+    told = {"name": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason[:500]}
+    place = gone / f"{hashlib.sha256(node_identity(key)).hexdigest()[:32]}.json"
+    write_atomically(place, json.dumps(told, indent=2).encode() + b"\n")
+    key.unlink()
+
+
+def replace(folder: Path, name: str, public_key: Path) -> None:
+    """A site's new key in the place of its old one, which is nobody's from then on."""
+    if name not in enrolled(folder):
+        raise UserError(f"No site '{name}' is enrolled; enroll it without --replace.")
+    _check_new(folder, name, public_key)
+    revoke(folder, name, "replaced by a new key")
     shutil.copyfile(public_key, folder / "sites" / f"{name}.pub")
+
+
+def by_key(folder: Path) -> dict[bytes, str]:
+    """Each enrolled site's name by its identity."""
+    return {key: name for name, key in enrolled(folder).items()}
 
 
 def enrolled(folder: Path) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from prismfl.errors import UserError
 from prismfl.files.atomic import opener, write_atomically
+from prismfl.site.certificates import look_at_trust
 from prismfl.transport.flower.children import (
     ProcessError,
     beside_python,
@@ -63,10 +64,7 @@ def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None =
             _check_clock(host, port, ca, say)
             return
         except ssl.SSLCertVerificationError as error:
-            raise UserError(
-                f"The server at {address} does not have a certificate of this federation ({error.verify_message}); "
-                f"nothing was sent. Ask its operator for the right ca.pem."
-            ) from None
+            raise UserError(f"{_named(error, host, address)}; nothing was sent.") from None
         except ssl.SSLError as error:
             raise UserError(f"The server at {address} does not speak TLS ({error.reason}); nothing was sent.") from None
         except OSError as error:
@@ -75,6 +73,35 @@ def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None =
                 raise UserError(f"Cannot reach the server at {address}: {why}.") from None
             say(f"cannot reach the server at {address}: {why}; trying again in {RETRY_SECONDS:g} s")
             time.sleep(RETRY_SECONDS)
+
+
+EXPIRED, NOT_YET, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's numbers
+
+
+def _named(error: ssl.SSLCertVerificationError, host: str, address: str) -> str:
+    """What is wrong with a server's certificate, by name, and who mends it."""
+    if error.verify_code == EXPIRED:
+        return f"The certificate of the server at {address} has expired: its operator renews it (prismfl server renew)"
+    if error.verify_code == NOT_YET:
+        return f"The certificate of the server at {address} is not good yet: is this machine's clock right?"
+    if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
+        return (
+            f"The certificate of the server at {address} is for other names than '{host}': use one of those, or its "
+            f"operator adds this one (prismfl server renew --name {host})"
+        )
+    return (
+        f"The server at {address} does not have a certificate of this federation ({error.verify_message}): another "
+        "server, or keys/ca.pem is of another one; ask its operator for the right ca.pem"
+    )
+
+
+def check_trust(ca: Path, say: Say) -> None:
+    """What a site trusts is an authority that has not ended; one that ends soon is told."""
+    state = look_at_trust(ca)
+    if state.faults:
+        raise UserError(f"This site cannot trust any server: {state.faults[0]}.")
+    if state.soon is not None:
+        say(f"warning: {state.soon}; ask the server's operator for a new ca.pem")
 
 
 def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
@@ -139,6 +166,8 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
     write_atomically(folder / "site.pid", str(os.getpid()).encode())
     refusals = Refusals()
     while True:
+        if ca is not None:
+            check_trust(ca, say)
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()

@@ -37,6 +37,21 @@ def _write_pair(place: Path, key: PrivateKey) -> None:
     write_key(place.with_name(f"{place.name}.pub"), public + b"\n")
 
 
+def next_node_key(folder: Path) -> Path:
+    """A new node key beside the one in use: `node-next.key`, and the public part for the server."""
+    _write_pair(folder / "node-next", ec.generate_private_key(ec.SECP384R1()))
+    return folder / "node-next.pub"
+
+
+def switch_node_key(folder: Path) -> None:
+    """The new node key takes the place of the old one, which is thrown away."""
+    new = folder / "node-next.key"
+    if not new.is_file():
+        raise UserError(f"No {new}: make a new key first, with prismfl site rotate.")
+    (folder / "node-next.pub").replace(folder / "node.pub")
+    new.replace(folder / "node.key")
+
+
 def node_identity(public_key: Path) -> bytes:
     """The bytes under which Flower knows the owner of a node key."""
     raw = read_regular(public_key, limit=KEY_LIMIT)
