@@ -105,7 +105,9 @@ def check(folder: Folder, fmt: Format = "table") -> None:
 @app.command()
 def join(
     folder: Folder,
-    server: Annotated[str, typer.Argument(help="HOST:PORT of the server.", show_default=False)],
+    server: Annotated[
+        str, typer.Argument(help="HOST:PORT of the server, or the name that `site server` gave it.", show_default=False)
+    ],
     insecure: Annotated[bool, typer.Option("--insecure", help="No TLS and no keys: for trials only.")] = False,
     attempts: Annotated[
         int | None, typer.Option(help="How often an unreachable server is tried (default: without end).")
@@ -116,16 +118,18 @@ def join(
     from prismfl.site import joining
     from prismfl.site.config import load_site
     from prismfl.site.making import reread
+    from prismfl.site.servers import load_server, place_of
     from prismfl.transport.flower import children
 
     say = terminal.speaker(log)
     config = load_site(folder, thorough=False)
-    children.split_address(server)
-    if not insecure and not (folder / "keys" / "ca.pem").is_file():
-        raise UserError(
-            f"No {folder / 'keys' / 'ca.pem'}: copy the server's ca.pem there, or use --insecure in a trial."
-        )
-    other = children.pid_of(folder / "site.pid")
+    name = "" if ":" in server else server
+    address = load_server(folder, name).address if name else server
+    children.split_address(address)
+    trust, pid = joining.trust_of(folder, name), place_of(folder, name) / "site.pid"
+    if not insecure and not trust.is_file():
+        raise UserError(f"No {trust}: copy the server's ca.pem there, or use --insecure in a trial.")
+    other = children.pid_of(pid)
     if other is not None:
         raise UserError(f"This site is running already (process {other}).")
     if insecure:
@@ -134,9 +138,34 @@ def join(
     if config.noise == "seeded":
         say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
     try:
-        joining.join(folder, server, say, insecure=insecure, attempts=attempts)
+        joining.join(folder, address, say, insecure=insecure, attempts=attempts, server=name)
     finally:
-        (folder / "site.pid").unlink(missing_ok=True)
+        pid.unlink(missing_ok=True)
+
+
+@app.command()
+def server(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="A name of your own for the server.", show_default=False)],
+    address: Annotated[str, typer.Argument(help="HOST:PORT.", show_default=False)],
+    ca: Annotated[Path, typer.Option(help="That server's ca.pem.")],
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="A method that it may ask for; default: as in site.toml.")
+    ] = None,
+    release: Annotated[
+        list[str] | None, typer.Option("--release", help="A kind that may leave to it; default: as in site.toml.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="Digest of a run config that it may ask for; default: any.")
+    ] = None,
+) -> None:
+    """Make a further server known: its own trust and allow-lists, the same ledger and the same cap."""
+    from prismfl.site.config import load_site
+    from prismfl.site.servers import AllowedServer, add_server
+
+    load_site(folder, thorough=False)
+    add_server(folder, name, AllowedServer(address=address, methods=method, releases=release, configs=config), ca)
+    terminal.say(f"server {name} is known; join it with: prismfl site join {folder} {name}")
 
 
 @app.command()

@@ -40,6 +40,7 @@ from prismfl.site.config import SiteConfig, ledger_of, load_site, own_encoders
 from prismfl.site.egress import Approvals, EgressLog
 from prismfl.site.folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.site.keys import peer_keys, signing_key
+from prismfl.site.servers import load_server, narrowed
 from prismfl.transport.post import Answer, Request
 
 APPROVAL_MARGIN = 10.0
@@ -56,11 +57,14 @@ class Office:
 
     folder: Path
     config: SiteConfig
+    server: str = ""
+    """Which of the site's servers is asking, in the site's own words; empty where it has one."""
 
     @classmethod
-    def open(cls, folder: Path) -> Office:
-        """The site in this folder, which is closed to others where it was open."""
-        office = cls(folder, load_site(folder))
+    def open(cls, folder: Path, server: str = "") -> Office:
+        """The site in this folder, which is closed to others where it was open; as one of its servers finds it."""
+        config = load_site(folder)
+        office = cls(folder, narrowed(config, load_server(folder, server)) if server else config, server)
         closed = close_site(folder)
         if closed is not None:
             office._log().warning(closed)
@@ -140,12 +144,14 @@ class Office:
     # What this site has
 
     def _pin(self, run: str, digest: str) -> None:
-        """A run's name belongs to the config it first came with."""
+        """A run's name belongs to the config it first came with, and to the server that it came from: another server
+        that asks for it would get what was released to the first."""
+        told = f"{digest} {self.server}".rstrip()
         place = self.folder / "runs" / "names" / hashlib.sha256(run.encode()).hexdigest()[:32]
         if not place.exists():
-            write_atomically(place, digest.encode())
-        elif place.read_text() != digest:
-            raise RefusedError(REFUSED, "This run started with another config; a change is a new run.")
+            write_atomically(place, told.encode())
+        elif place.read_text() != told:
+            raise RefusedError(REFUSED, "This run started with another config or server; a change is a new run.")
 
     def _roster(self, description: JsonDict) -> Roster:
         """Whom this site believes in a secure sum: the keys in its own folder."""

@@ -34,7 +34,7 @@ def watched(folder: Path) -> Watched:
 
 def is_running(folder: Path) -> bool:
     """Whether `prismfl site join` is at work."""
-    return pid_of(folder / "site.pid") is not None
+    return any(pid_of(path) is not None for path in (folder / "site.pid", *folder.glob("servers/*/site.pid")))
 
 
 def is_ready(folder: Path) -> bool:
