@@ -64,7 +64,6 @@ server/serving
 server/starting
 site/app
 site/config
-site/egress
 site/keys
 site/making
 site/policy

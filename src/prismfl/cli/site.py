@@ -35,6 +35,8 @@ def _closed(folder: Path) -> Path:
 
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False, callback=_closed)]
+By = Annotated[str, typer.Option(help="Your name; it is kept with the decision.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 ReleaseId = Annotated[str, typer.Argument(help="The release, as `prismfl site outbox` lists it.", show_default=False)]
 
 
@@ -221,20 +223,39 @@ def outbox(folder: Folder, fmt: Format = "table") -> None:
 
 
 @app.command()
-def approve(folder: Folder, release: ReleaseId) -> None:
-    """Let a release go."""
-    from prismfl.site.egress import Approvals
+def look(folder: Folder, release: ReleaseId) -> None:
+    """What a release is before you decide: what is asked, its cost and what is left, what would leave."""
+    from prismfl.report.sites import preview
 
-    held = Approvals(folder).decide(release, "approved")
-    terminal.say(f"{held.id} may leave")
+    terminal.out(preview(folder, release))
 
 
 @app.command()
-def deny(folder: Folder, release: ReleaseId) -> None:
-    """Keep a release here for good. It stays charged: its noise has been drawn."""
-    from prismfl.site.egress import Approvals
+def desk(folder: Folder, port: Annotated[int, typer.Option(help="Port on loopback; 0: any.")] = 0) -> None:
+    """The release desk as a page on this machine, for whoever has the address that is printed."""
+    from prismfl.report.desk import serve
+    from prismfl.site.config import load_site
 
-    held = Approvals(folder).decide(release, "denied")
+    load_site(folder, thorough=False)
+    serve(folder, port=port, say=terminal.say)
+
+
+@app.command()
+def approve(folder: Folder, release: ReleaseId, by: By, reason: Reason) -> None:
+    """Let a release go."""
+    from prismfl.site.approvals import Approvals
+
+    held = Approvals(folder).decide(release, "approved", by=by, reason=reason)
+    missing = held.needed - len(held.words)
+    terminal.say(f"{held.id} may leave" if missing <= 0 else f"{held.id} waits for {missing} more to approve it")
+
+
+@app.command()
+def deny(folder: Folder, release: ReleaseId, by: By, reason: Reason) -> None:
+    """Keep a release here for good. It stays charged: its noise has been drawn."""
+    from prismfl.site.approvals import Approvals
+
+    held = Approvals(folder).decide(release, "denied", by=by, reason=reason)
     terminal.say(f"{held.id} will never leave; it stays charged")
 
 
@@ -263,5 +284,7 @@ def egress(folder: Folder, fmt: Format = "table") -> None:
     from prismfl.report.sites import egress_rows
     from prismfl.site.egress import EgressLog
 
-    rows = EgressLog(folder).rows()
+    log = EgressLog(folder)
+    log.verify()
+    rows = log.rows()
     terminal.rows("What left this site", egress_rows(rows), fmt, value=rows)

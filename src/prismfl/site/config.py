@@ -75,6 +75,10 @@ class SiteConfig(BaseModel):
         0.0, ge=0, description="answers leave at multiples of so many seconds, so their time tells nothing; 0: at once"
     )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
+    approvers: int = Field(1, ge=1, le=9, description="how many people must approve a release; one can deny it")
+    notify: list[str] = Field(
+        [], description='a command that is started with the id of a release that waits, as ["/usr/local/bin/tell"]'
+    )
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'
     )

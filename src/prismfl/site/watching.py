@@ -16,9 +16,10 @@ from prismfl.files.bounded import read_json
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.site.approvals import Approvals
 from prismfl.site.certificates import look_at_trust
 from prismfl.site.config import SiteConfig, ledger_of, load_site
-from prismfl.site.egress import Approvals, EgressLog
+from prismfl.site.egress import EgressLog
 from prismfl.transport.faults import clean_code
 from prismfl.transport.flower.children import pid_of
 from prismfl.transport.watch import Metric, Watched, one

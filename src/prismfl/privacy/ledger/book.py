@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from prismfl.errors import BudgetError, UserError
@@ -206,15 +206,15 @@ class Ledger:
                 self._chain.drop(f"memory/{earlier}")
         return payload
 
-    def approve(self, release_id: str) -> None:
-        """A person lets a held release go."""
-        self._decide(release_id, "approve", "made")
+    def approve(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """A person lets a held release go; `told` is what the entry says of it besides."""
+        self._decide(release_id, "approve", "made", told)
 
-    def deny(self, release_id: str) -> None:
+    def deny(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
         """A person keeps a held release back: it stays charged, and nothing of it is kept or enters anything later."""
-        self._decide(release_id, "deny", "denied")
+        self._decide(release_id, "deny", "denied", told)
 
-    def _decide(self, release_id: str, kind: str, after: str) -> None:
+    def _decide(self, release_id: str, kind: str, after: str, told: Mapping[str, Any]) -> None:
         with self._chain.transaction():
             charge = self._state.charge(release_id)
             if charge.status == after:
@@ -224,7 +224,7 @@ class Ledger:
             if kind == "deny":
                 self._chain.drop(f"payload/{release_id}")
                 self._chain.drop(f"memory/{release_id}")
-            self._chain.append(kind, {"release": release_id})
+            self._chain.append(kind, {**told, "release": release_id})
 
     def release(
         self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes, *, arrived: Iterable[str] = ()
@@ -345,6 +345,11 @@ class Ledger:
         if sums:
             return sums[0]
         return Cost.zero(target.cap.unit, target.cap.relation) if target.cap else Cost.zero()
+
+    def held(self, dataset: str) -> list[Cost]:
+        """What runs hold of a data set's budget: an open run its whole plan, a closed one what it released."""
+        self._chain.refresh()
+        return self._state.standing(self._state.dataset(dataset).id)
 
     def total_so_far(self, dataset: str, delta: float) -> dict[str, Any]:
         """What a data set has paid over all its releases, in plain values: epsilon None means no guarantee."""
