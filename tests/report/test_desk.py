@@ -123,15 +123,9 @@ def test_no_page_in_the_operators_browser_can_drive_it(server: ThreadingHTTPServ
 
 def test_requests_that_make_no_sense_decide_nothing(server: ThreadingHTTPServer, waiting: Path) -> None:
     place = f"/api/held/{one(waiting)}"
-    for body in (
-        {},
-        [],
-        "x",
-        {**GO, "by": ""},
-        {**GO, "by": 3},
-        {**GO, "decision": "waiting"},
-        {**GO, "reason": "\x00"},
-    ):
+    changes: list[dict[str, Any]] = [{"by": ""}, {"by": 3}, {"decision": "waiting"}, {"reason": "\x00"}]
+    wrong: list[Any] = [{}, [], "x", *({**GO, **change} for change in changes)]
+    for body in wrong:
         assert call(server, "POST", place, body=body, **KEY, **JSON)[0] == 400
     assert call(server, "POST", place, body={**GO, "reason": "x" * 20_000}, **KEY, **JSON)[0] == 400
     for path in ("/api/held/nothing", "/api/held/..", "/api", f"{place}/x"):
@@ -165,7 +159,7 @@ def test_the_token_is_said_once_and_is_in_no_address_that_is_sent(
     def stop(self: ThreadingHTTPServer) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(desk.ThreadingHTTPServer, "serve_forever", stop)
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", stop)
     lines: list[str] = []
     desk.serve(waiting, port=0, say=lines.append)
     address, _, token = lines[0].partition("#")

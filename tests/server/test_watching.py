@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Path:
 
 def page(folder: Path) -> dict[str, str]:
     lines = text_of(metrics(folder)).splitlines()
-    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
 def test_a_run_is_in_the_numbers(server: Path, tmp_path: Path) -> None:

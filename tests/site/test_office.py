@@ -97,7 +97,7 @@ def test_versions_and_configs_are_refused_before_any_data_is_read(
         raise AssertionError("data was read")
 
     monkeypatch.setattr(site_data, "load", never)
-    newer = {**told, "prismfl": "99.0"}
+    newer = {**told, "protocol": 99}
     newer["digest"] = digest_of(newer)
     changed = {**told, "config": {**told["config"], "seed": 1}}
     stranger = {**told, "sites": ["south", "west"]}

@@ -63,7 +63,7 @@ def test_no_server_may_do_more_than_the_site() -> None:
     config = site_config("north", methods=["dp-fedavg"], configs=["a", "b"])
 
     def seen(site: SiteConfig = config, **lists: list[str]) -> SiteConfig:
-        return narrowed(site, AllowedServer(address="x:1", **lists))  # type: ignore[arg-type]
+        return narrowed(site, AllowedServer(address="x:1", **lists))
 
     assert seen(methods=["fedavg", "dp-fedavg"]).methods == ["dp-fedavg"]
     assert seen(releases=["gradient"]).releases == []

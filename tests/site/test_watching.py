@@ -34,7 +34,7 @@ def answered(root: Path, **changes: object) -> Office:
 
 def page(office: Office) -> dict[str, str]:
     lines = text_of(metrics(office.folder)).splitlines()
-    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
 def test_what_left_and_what_it_cost_is_told(tmp_path: Path) -> None:

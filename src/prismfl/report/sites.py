@@ -107,7 +107,7 @@ def run_rows(folder: Path) -> list[Facts]:
 def _what(row: Facts) -> str:
     if row["what"] == "decision":
         return f"{row['decision']} by {row['by']}: {row['reason']}"
-    return row.get("word") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items())
+    return str(row.get("word") or "") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items())
 
 
 def egress_rows(rows: list[Facts]) -> list[Facts]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import read_json
 from prismfl.runs.config import read, validate
@@ -21,6 +22,8 @@ from prismfl.site.keys import node_identity
 from prismfl.transport.post import RoundRules
 
 FILE = "server.toml"
+SCHEMA = 1
+"""The format of a server's folder."""
 
 
 class ServerConfig(BaseModel):
@@ -47,12 +50,14 @@ def init_server(folder: Path, config: ServerConfig, names: list[str]) -> None:
     make_authority(folder / "keys", names)
     (folder / "sites").mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(as_toml(config))
+    schema.begin(folder, SCHEMA)
 
 
 def load_server(folder: Path) -> ServerConfig:
     """The checked `server.toml` of a server's folder."""
     if not (folder / FILE).is_file():
         raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl server init {folder}.")
+    schema.check(folder, SCHEMA)
     found: ServerConfig = validate(ServerConfig, read(folder / FILE), str(folder / FILE))
     return found
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import RunDirectory
-from prismfl.server.config import ServerConfig, enrolled, load_server
+from prismfl.server.config import SCHEMA, ServerConfig, enrolled, load_server
 from prismfl.server.contacts import contacts
 from prismfl.server.serving import prepare
 from prismfl.server.starting import Say, SuperLink, follow
@@ -41,6 +42,7 @@ def start(
         _check_certificates(folder, say)
     names = list(sites) if insecure else list(enrolled(folder))
     directory = _last_run(folder, say) if config is None else _new_run(folder, config, names, settings)
+    schema.begin(folder, SCHEMA)
     (folder / PID).write_text(str(os.getpid()))
     link = SuperLink(folder, settings, insecure=insecure)
     previous = signal.signal(signal.SIGTERM, _interrupt)

@@ -197,8 +197,10 @@ def item_words(release: Release) -> list[str]:
 def nearest_words(release: Release, records: Records | None) -> list[str]:
     """How near synthetic records lie to this site's own, beside how near those lie to each other. For the site's people
     alone: it follows the records, and never leaves."""
-    lines = []
-    for name, payload in release.items.items() if records is not None and len(records) > 1 else ():
+    lines: list[str] = []
+    if records is None or len(records) < 2:
+        return lines
+    for name, payload in release.items.items():
         if isinstance(payload, SyntheticSet) and payload.x.shape[1:] == records.x.shape[1:] and len(payload.x):
             mine = records.take(torch.arange(min(len(records), AGAINST))).floats().x.flatten(1).double()
             made = torch.cdist(payload.x[:COMPARED].flatten(1).double(), mine).min(1).values

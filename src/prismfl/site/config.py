@@ -11,10 +11,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
 from prismfl.site.folder import FILE
+
+SCHEMA = 1
+"""The format of a site's folder: what stands in it besides site.toml."""
 
 
 class SiteConfig(BaseModel):
@@ -100,6 +104,7 @@ def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
     """
     if not (folder / FILE).is_file():
         raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl site init {folder} --name NAME --data DATA.")
+    schema.check(folder, SCHEMA)
     found: SiteConfig = validate(SiteConfig, read(folder / FILE), str(folder / FILE))
     return check_site(found, thorough=thorough)
 

@@ -13,8 +13,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.files.atomic import opener, write_atomically
 from prismfl.site.certificates import look_at_trust
+from prismfl.site.config import SCHEMA
 from prismfl.site.servers import place_of
 from prismfl.transport.flower.children import (
     ProcessError,
@@ -170,6 +172,7 @@ def join(
     folder = folder.resolve()
     place = place_of(folder, server)
     ca = None if insecure else trust_of(folder, server)
+    schema.begin(folder, SCHEMA)
     write_commands(place / "bin")
     settings = {**environment(place / "flower"), "PRISMFL_SITE": str(folder), "PRISMFL_SERVER": server}
     settings["PATH"] = f"{place / 'bin'}{os.pathsep}{settings['PATH']}"
