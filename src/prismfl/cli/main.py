@@ -18,6 +18,7 @@ from prismfl.cli import (
     demo,
     doctor,
     export,
+    federation,
     figures,
     leaves,
     ledger,
@@ -106,5 +107,5 @@ for command in (
     doctor.doctor,
 ):
     app.command()(command)
-for group in (ledger, server, site, bundle):
+for group in (ledger, federation, server, site, bundle):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -107,7 +107,9 @@ def run_rows(folder: Path) -> list[Facts]:
 def _what(row: Facts) -> str:
     if row["what"] == "decision":
         return f"{row['decision']} by {row['by']}: {row['reason']}"
-    return str(row.get("word") or "") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items())
+    if row["what"] == "word":
+        return str(row["word"])
+    return ", ".join(f"{name} ({item['kind']})" for name, item in row["items"].items())
 
 
 def egress_rows(rows: list[Facts]) -> list[Facts]:
@@ -115,7 +117,7 @@ def egress_rows(rows: list[Facts]) -> list[Facts]:
     return [
         {
             "time": row["time"][:19].replace("T", " "),
-            "run": row.get("run", row.get("release", ""))[:8],
+            "run": str(row.get("run") or row.get("release"))[:8],
             "round": row["round"] + 1 if "round" in row else "",
             "what": _what(row),
             "bytes": row.get("bytes", ""),

@@ -33,6 +33,7 @@ class ServerConfig(BaseModel):
 
     host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
     port: int = Field(9092, ge=1, le=65535, description="port to listen on")
+    names: list[str] = Field([], description="host names and addresses that sites use, for the certificate")
     quorum: int = Field(2, ge=1, description="releases that a round needs")
     deadline: float = Field(600.0, gt=0, description="seconds that a round may take")
     join: float = Field(600.0, gt=0, description="seconds to wait for sites before the first round")

@@ -197,15 +197,16 @@ def as_toml(config: BaseModel) -> str:
         value = getattr(config, name)
         if isinstance(value, dict):
             tables += [f"# {field.description}", f"[{name}]" if value else f"# [{name}]"]
-            tables += [f"{key} = {_toml_value(word)}" for key, word in value.items()] + [""]
+            tables += [f"{key} = {toml_value(word)}" for key, word in value.items()] + [""]
             continue
         lines.append(f"# {field.description}")
-        lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         lines.append("")
     return "\n".join(lines + tables)
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
     # JSON text, numbers, booleans and lists of them are TOML as they are, but for letters beyond 16 bits, which JSON
     # would write as two, and for DEL. 1e-05 is a TOML float as well.
     if isinstance(value, float):
