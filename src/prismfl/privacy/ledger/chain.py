@@ -30,6 +30,7 @@ VERSION = 1
 
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # the second where a damaged name or text reaches Python
 _BUSY_SECONDS = 300.0
+_LITTLE = 2**16
 _SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,"
@@ -89,7 +90,7 @@ class Chain:
                     db.close()
                     raise
         except OSError as error:
-            if _is_full(error):
+            if _is_full(path, error):
                 raise wrapped(path, error) from error
             raise LedgerError(f"The ledger {path} cannot be opened: {error.strerror}.") from error
         except _DAMAGE as error:
@@ -116,7 +117,7 @@ class Chain:
         except _DAMAGE as error:
             raise wrapped(self.path, error) from error
         except OSError as error:
-            if _is_full(error):
+            if _is_full(self.path, error):
                 raise wrapped(self.path, error) from error
             raise LedgerError(f"The ledger {self.path} cannot be written: {error.strerror}.") from error
 
@@ -341,7 +342,7 @@ def _link(secret: bytes, previous: bytes, fields: tuple[Any, Any, Any, Any]) -> 
 
 def wrapped(path: Path, error: Exception) -> LedgerError:
     """In SQLite's own words, without the cell that some of them quote. A full disk is no damage."""
-    if _is_full(error):
+    if _is_full(path, error):
         return DiskFullError(f"The disk of the ledger {path} is full; free space there and go on: nothing is damaged.")
     if isinstance(error, OSError):
         return LedgerError(f"The ledger {path} cannot be used: {error.strerror}.")
@@ -349,7 +350,12 @@ def wrapped(path: Path, error: Exception) -> LedgerError:
     return LedgerError(f"The ledger {path} cannot be used: {reason}.")
 
 
-def _is_full(error: Exception) -> bool:
+def _is_full(path: Path, error: Exception) -> bool:
+    """SQLite says of some files that they cannot grow, not why: then the disk is asked."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & 0xFF == sqlite3.SQLITE_IOERR:
+        disk = os.statvfs(path.parent)
+        return disk.f_bavail * disk.f_frsize < _LITTLE
+    return bool(code == sqlite3.SQLITE_FULL)
