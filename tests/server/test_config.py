@@ -34,6 +34,11 @@ def test_a_revoked_key_is_never_admitted_again(server: Path, tmp_path: Path) -> 
         revoke(server, "../north", "")
 
 
+def test_a_key_that_is_half_there_is_nobodys_and_stops_no_run(server: Path) -> None:
+    (server / "sites" / "north.pub").write_text("ecdsa-sha2-")
+    assert list(by_key(server).values()) == ["south"]
+
+
 def test_a_site_rotates_its_key(server: Path, tmp_path: Path) -> None:
     keys = tmp_path / "north"
     old = node_identity(keys / "node.pub")

@@ -56,14 +56,19 @@ def test_a_log_of_before_goes_on_and_its_old_rows_are_held_as_well(tmp_path: Pat
         log.verify()
 
 
-def test_a_line_that_a_kill_has_torn_costs_no_other_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_line(tmp_path: Path) -> None:
+    """What a kill has left of a row costs no other row."""
     log = filled(tmp_path)
     with log.path.open("a") as file:
         file.write('{"what": "word", "ru')
-    monkeypatch.setattr(egress, "TAIL", 30)
     log.word("run", 9, "done")
     assert log.verify() == 5
     assert [row["round"] for row in log.rows()] == [0, 1, 2, 3, 9]
+
+
+def test_the_last_row_is_found_however_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(egress, "TAIL", 30)
+    assert filled(tmp_path).verify() == 4
 
 
 def test_many_writers_make_one_chain(tmp_path: Path) -> None:

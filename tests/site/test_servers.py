@@ -17,13 +17,19 @@ from tests.hostile.test_server import REFUSED, ask, description
 from tests.site.folders import make_site, site_config
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def made(tmp_path: Path) -> Path:
+    """A site with two servers."""
+    tmp_path.mkdir(exist_ok=True)
     made = make_site(tmp_path, "north", cap=2.0, methods=["dp-fedavg", "fedavg"]).folder
     make_authority(tmp_path / "ca", ["127.0.0.1"])
     add_server(made, "one", AllowedServer(address="127.0.0.1:1"), tmp_path / "ca" / "ca.pem")
     add_server(made, "two", AllowedServer(address="127.0.0.1:2", methods=["fedavg"]), tmp_path / "ca" / "ca.pem")
     return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return made(tmp_path)
 
 
 def test_each_server_has_its_own_lists(folder: Path) -> None:

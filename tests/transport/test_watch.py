@@ -72,6 +72,13 @@ def test_a_name_that_was_made_to_point_here_gets_nothing(server: ThreadingHTTPSe
     assert not is_own_host(None, 1)
 
 
+def test_whose_name_counts() -> None:
+    assert is_own_host("127.0.0.1:80", 80)
+    assert is_own_host("localhost:80", 80)
+    for other in (None, "", "evil.example:80", "127.0.0.1", "127.0.0.1:81", "127.0.0.1.evil.example:80"):
+        assert not is_own_host(other, 80)
+
+
 def test_it_listens_on_loopback_alone_and_a_taken_port_is_one_line(server: ThreadingHTTPServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     with pytest.raises(UserError, match="choose another with --port"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from prismfl.errors import UserError
 from prismfl.files import schema
 from prismfl.files.atomic import write_atomically
-from prismfl.files.bounded import read_json
+from prismfl.files.bounded import read_json, read_regular
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import check_name
 from prismfl.site.certificates import make_authority
 from prismfl.site.config import as_toml
-from prismfl.site.keys import node_identity
+from prismfl.site.keys import KEY_LIMIT, node_identity
 from prismfl.transport.post import RoundRules
 
 FILE = "server.toml"
@@ -72,7 +72,12 @@ def enroll(folder: Path, name: str, public_key: Path) -> None:
             f"A site named '{name}' is enrolled already; two sites cannot have the same name (a new key: --replace)."
         )
     _check_new(folder, name, public_key)
-    shutil.copyfile(public_key, folder / "sites" / f"{name}.pub")
+    _admit(folder, name, public_key)
+
+
+def _admit(folder: Path, name: str, public_key: Path) -> None:
+    """Whole or not at all: a run under way reads the keys again and again."""
+    write_atomically(folder / "sites" / f"{name}.pub", read_regular(public_key, limit=KEY_LIMIT))
 
 
 def _check_new(folder: Path, name: str, public_key: Path) -> None:
@@ -110,12 +115,16 @@ def replace(folder: Path, name: str, public_key: Path) -> None:
         raise UserError(f"No site '{name}' is enrolled; enroll it without --replace.")
     _check_new(folder, name, public_key)
     revoke(folder, name, "replaced by a new key")
-    shutil.copyfile(public_key, folder / "sites" / f"{name}.pub")
+    _admit(folder, name, public_key)
 
 
 def by_key(folder: Path) -> dict[bytes, str]:
-    """Each enrolled site's name by its identity."""
-    return {key: name for name, key in enrolled(folder).items()}
+    """Each enrolled site's name by its identity. Asked during a run: a key that is taken away meanwhile is nobody's."""
+    found = {}
+    for path in sorted((folder / "sites").glob("*.pub")):
+        with contextlib.suppress(UserError):
+            found[node_identity(path)] = path.stem
+    return found
 
 
 def enrolled(folder: Path) -> dict[str, bytes]:
