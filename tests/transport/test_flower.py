@@ -514,3 +514,25 @@ def test_from_elsewhere_only_the_sites_interface_answers(
     scope = {"type": "http", "client": (client, 1), "path": path, "headers": headers}
     asyncio.run(flower_guard.LocalOnly(inner)(scope, receive, send))
     assert sent == [status]
+
+
+@pytest.mark.parametrize("before_it_answers", [True, False])
+def test_a_revoked_site_is_nobody_at_once(tmp_path: Path, before_it_answers: bool) -> None:
+    """The bug: names that are read once. Its answer is not read, and the round does not wait for it."""
+    directory, grid = federation(tmp_path, replace(RULES, deadline=60.0), rounds=3)
+    names = {f"key of {name}".encode(): name for name in NAMES}
+    honest = grid.tamper
+
+    def tamper(place: int, request: Message, reply: Message) -> list[Message]:
+        words = dict(request.content[flower.RECORD])
+        if place == 11 and (words["kind"], words["round"]) == ("round", "1"):
+            names.pop(b"key of south", None)  # while its answer is on the way
+            return [] if before_it_answers else honest(place, request, reply)
+        return honest(place, request, reply)
+
+    grid.tamper = tamper
+    serving.serve(directory.path, flower.GridPost(grid, lambda: names, refresh=0.0), say=lambda line: None)
+    up = {(m.round, m.site) for m in directory.messages() if m.direction == "up"}
+    assert {site for round, site in up if round == 0} == set(NAMES)
+    assert {site for round, site in up if round > 0} == {"north", "west"}
+    assert ("south", "revoked") in {(fault.site, fault.code) for fault in faults(directory)}

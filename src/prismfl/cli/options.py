@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
+Log = Annotated[str, typer.Option("--log", help="text, or json: one object a line, for a log collector.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
 ConfigFile = Annotated[Path | None, typer.Argument(help="TOML or YAML file.", show_default=False)]
 DataDir = Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")]

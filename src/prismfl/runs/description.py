@@ -27,6 +27,12 @@ from prismfl.runs.names import NAME, RefusedError, check_name
 from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned, with_columns
 from prismfl.version import __version__
 
+PROTOCOL = 1
+"""What a server and its sites say to each other. Versions of one number work together, so that they can be upgraded one
+by one; whatever changes the words of a description, a request or a release, or what they mean, is a new number."""
+SPOKEN = frozenset({PROTOCOL})
+"""The protocols that a site of this version understands."""
+
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
 TRAVELS = (
     "method", "unit", "relation", "sites", "split", "subset", "records", "participation", "epsilon", "delta", "model",
@@ -61,7 +67,7 @@ def describe(
     settings = resolve(asked, task, method)
     told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     body = {
-        "prismfl": __version__,
+        "protocol": PROTOCOL,
         "config": {k: told[k] for k in TRAVELS},
         "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": [*spec.shape], "classes": [*spec.classes]},
         "train_size": spec.train_size,
@@ -113,10 +119,13 @@ def digest_of(description: JsonDict) -> str:
 
 
 def check_description(description: JsonDict) -> None:
-    """Refuse another version or a changed config, before anything else is looked at."""
-    if description.get("prismfl") != __version__:
+    """Refuse another protocol or a changed config, before anything else is looked at."""
+    spoken = description.get("protocol")
+    if type(spoken) is not int or spoken not in SPOKEN:
+        known = " or ".join(map(str, sorted(SPOKEN)))
         raise RefusedError(
-            "version-mismatch", f"The server runs prismfl {description.get('prismfl')}, this site runs {__version__}."
+            "version-mismatch",
+            f"The server speaks protocol {spoken!s:.20}, prismfl {__version__} here speaks {known}; upgrade the older.",
         )
     if description.get("digest") != digest_of(description):
         raise RefusedError("config-mismatch", "The run's config does not have the digest it claims.")
