@@ -35,12 +35,12 @@ def warn_clients(sigma: float, numbers: int, *, rounds: int, clients: int) -> li
     ]
 
 
-def warn_records(share: float, what: str) -> list[str]:
+def warn_records(share: float, what: str, *, chance: float = CHANCE) -> list[str]:
     """What a run with noise on each site says before it starts if the noise drowns `what` it asks its records for."""
-    if share <= CHANCE:
+    if share <= chance:
         return []
     return [
         f"noise drowns the {what}: it is {share:.3g} times as long as what the records add to them, so expect chance; "
-        f"about {share / USEFUL:.2g} times the records would do, or a larger epsilon, or fewer numbers (a smaller "
+        f"about {share / chance * CHANCE / USEFUL:.2g} times the records would do, or a larger epsilon, or fewer numbers (a smaller "
         "model), or prism, which asks for less."
     ]

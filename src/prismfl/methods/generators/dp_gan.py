@@ -16,6 +16,7 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Synthesizer, SyntheticSet
 from prismfl.core.task import Task
+from prismfl.methods.generators import auto
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import gan
@@ -128,6 +129,8 @@ METHOD = Method(
     shapes=shapes,
     specs=specs,
     possible=possible,
+    advice=auto.advice,
+    auto=auto.gan,
     kinds=("image",),
     tiny={"steps": 2, "batch": 8, "made_batch": 6, "latent": 2, "width": 2, "samples": 12, "train_steps": 3},
 )

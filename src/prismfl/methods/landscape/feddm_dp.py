@@ -80,6 +80,6 @@ METHOD = replace(
     guarantee="site",
     client=client,
     plan=plan,
-    advice=auto.advice,
+    advice=auto.means_advice,
     auto=auto.feddm,
 )
