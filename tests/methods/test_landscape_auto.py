@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from prismfl.core.method import Wanted
 from prismfl.core.task import Task
 from prismfl.methods import METHODS
 from prismfl.methods.landscape import auto
-from prismfl.runs import planning
+from prismfl.runs import planning, simulate
 from prismfl.runs.config import RunConfig
 
 KIN = ("psg", "psg-sites", "fedlap-dp", "feddm-dp")
@@ -69,3 +70,19 @@ def test_the_width_is_that_of_what_the_last_layer_sees() -> None:
     assert auto.width(replace(TASK, model="logreg")) == 256
     assert auto.width(replace(TASK, model="mlp")) == 64
     assert auto.width(TASK) == 32 * 2 * 2
+
+
+@pytest.mark.parametrize("name", ["feddm-dp", "psg"])
+def test_the_ledger_holds_what_was_planned_for_the_chosen_settings(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = RunConfig(
+        method=name, data="digits", subset=60, epsilon=2.0, sites=2, tuning="auto", out=str(tmp_path / "run"),
+        settings={"images": 1, "updates": 1},
+    )  # fmt: skip
+    planned = planning.plan(config)
+    result = simulate.run(config)
+    assert (result.epsilon, result.sigma) == (planned.epsilon, planned.sigma)
+    assert result.epsilon == pytest.approx(2.0, rel=0.02)
+    assert "logreg" in (tmp_path / "run" / "config.json").read_text()

@@ -39,8 +39,9 @@ def warn_records(share: float, what: str, *, chance: float = CHANCE) -> list[str
     """What a run with noise on each site says before it starts if the noise drowns `what` it asks its records for."""
     if share <= chance:
         return []
+    more = share / chance * CHANCE / USEFUL
     return [
         f"noise drowns the {what}: it is {share:.3g} times as long as what the records add to them, so expect chance; "
-        f"about {share / chance * CHANCE / USEFUL:.2g} times the records would do, or a larger epsilon, or fewer numbers (a smaller "
-        "model), or prism, which asks for less."
+        f"about {more:.2g} times the records would do, or a larger epsilon, or fewer numbers (a smaller model), or "
+        "prism, which asks for less."
     ]

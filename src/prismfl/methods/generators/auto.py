@@ -17,7 +17,7 @@ from typing import Any
 from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
 from prismfl.methods.averaging.auto import pools_away
-from prismfl.methods.drowning import noise_share, warn_records
+from prismfl.methods.drowning import CHANCE, noise_share, warn_records
 from prismfl.privacy import account
 
 FEATURES = (200, 4000)  # of dp-merf
@@ -25,6 +25,7 @@ STEPS = (50, 400)  # noisy steps of dp-gan
 DIFFUSION_STEPS = (5, 150)  # and of a diffusion model: a record's gradient takes long, and few records' are noise
 MANY = 5000.0  # records over noise from which gradients are worth as much as the plain defaults ask for
 SAMPLES = (1000, 10_000)
+SUMS_FIRST = 0.3  # noise of central images in that of a step: nearly all of the budget is theirs
 
 
 def merf(asked: Wanted) -> Chosen:
@@ -38,8 +39,8 @@ def merf(asked: Wanted) -> Chosen:
         "per_class": _between(20, 40, asked), **_after(asked),
     }  # fmt: skip
     line = (
-        f"features {features}: a class has {clear:.3g} records for each of noise, over all sites; a feature is one over "
-        "the root of their number, so more would be noise"
+        f"features {features}: a class has {clear:.3g} records for each of noise, over all sites; a feature is one "
+        "over the root of their number, so more would be noise"
     )
     return _kept(asked, chosen, line)
 
@@ -64,15 +65,16 @@ def diffusion(asked: Wanted, *, central: bool) -> Chosen:
     }  # fmt: skip
     lines = [_steps_line(asked, steps, width)]
     if central:
-        pooled = len(task.sites) > 1 and asked.given.get("rounds", 2) > 1 and asked.given.get("easy") in (None, "pooled")
-        side = min(task.shape[1], 14)
-        chosen |= {"easy": "pooled", "rounds": 2} if pooled else {"easy": "own"}
-        chosen |= {"queries": 1, "query_rate": 1.0, "query_factor": _factor(asked), "query_side": side}
-        chosen |= {"warm_steps": _between(150, 400, asked)}
-        lines.append(
-            f"one central image a class of all records{', everybody' + chr(39) + 's together' if pooled else ''}, with "
-            f"{chosen['query_factor']:g} of a step's noise: sums say more than gradients where records are few"
+        pooled = (
+            len(task.sites) > 1 and asked.given.get("rounds", 2) > 1 and asked.given.get("easy") in (None, "pooled")
         )
+        chosen |= {"easy": "pooled", "rounds": 2} if pooled else {"easy": "own"}
+        chosen |= {"warm_steps": _between(150, 400, asked)}
+        if _few(asked):  # else many central images of few records each, as published: more kinds of pictures
+            chosen |= {"queries": 1, "query_rate": 1.0, "query_factor": SUMS_FIRST}
+            lines.append(
+                "one central image a class, of all records: sums say more than gradients where records are few"
+            )
     return _kept(asked, chosen, *lines)
 
 
@@ -91,13 +93,20 @@ def decoders(asked: Wanted) -> Chosen:
     return _kept(asked, chosen, line)
 
 
-def advice(cfg: Any, task: Task) -> list[str]:
-    """Whether the noise drowns what is asked: gradients of a network of this width, or sums of a class."""
-    units = task.rate(getattr(cfg, "batch", task.records)) * task.records
-    return warn_records(noise_share(cfg.noise, SMALLEST, steps=cfg.steps, units=units), "gradients")
+def drowned(cfg: Any, task: Task, numbers: int) -> float:
+    """How long the noise of all steps is on a network of so many weights, which each site trains for itself."""
+    return noise_share(cfg.noise, numbers, steps=cfg.steps, units=task.rate(cfg.batch) * task.records)
 
 
-SMALLEST = 5000  # weights that such a network has at the least
+def advice(cfg: Any, task: Task, numbers: int) -> list[str]:
+    """Whether the noise drowns the gradients of a network of so many weights."""
+    share = drowned(cfg, task, numbers)
+    if getattr(cfg, "easy", "none") == "none" or share <= CHANCE:
+        return warn_records(share, "gradients")
+    return [
+        f"noise drowns the gradients ({share:.3g} times as long as what the records add to them): what is learnt is "
+        "what the central images show."
+    ]
 
 
 def _sigma(asked: Wanted) -> float:
@@ -117,11 +126,6 @@ def _few(asked: Wanted) -> bool:
 def _between(least: int, most: int, asked: Wanted) -> int:
     """A number that grows with the records over the noise, from the least to the plain default."""
     return round(least + (most - least) * min(1.0, _room(asked) / MANY))
-
-
-def _factor(asked: Wanted) -> float:
-    """Noise of central images, in that of a step: a larger part of the budget where records are few."""
-    return 0.3 if _few(asked) else 1.0
 
 
 def _even(value: float) -> int:

@@ -20,6 +20,7 @@ images for one question; Adam instead of the paper's settings, without guidance.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Literal, Self
 
@@ -319,7 +320,7 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 def advice(cfg: Config, task: Task) -> list[str]:
     """What the sampling rates mean for this many records, before anything is spent."""
-    found = auto.advice(cfg, task)
+    found = auto.advice(cfg, task, sum(math.prod(size) for size in _network_shapes(cfg, task).values()))
     if cfg.batch > task.records:
         found.append(f"batch {cfg.batch:g} takes in all of the {task.records} declared records: nothing is sampled.")
     if cfg.easy != "none" and cfg.query_rate * task.records < 20 * len(task.classes):

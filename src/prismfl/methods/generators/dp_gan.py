@@ -115,6 +115,12 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return generators.release_shapes(cfg, task, recipe(cfg, task).shapes())
 
 
+def advice(cfg: Config, task: Task) -> list[str]:
+    """Whether the discriminator learns anything but noise."""
+    judge = gan.build_discriminator(task.shape, len(task.classes), width=cfg.width, key=Key.seed(0))
+    return auto.advice(cfg, task, sum(p.numel() for p in judge.parameters()))
+
+
 METHOD = Method(
     name="dp-gan",
     summary="a GAN whose discriminator is trained with DP-SGD",
@@ -129,7 +135,7 @@ METHOD = Method(
     shapes=shapes,
     specs=specs,
     possible=possible,
-    advice=auto.advice,
+    advice=advice,
     auto=auto.gan,
     kinds=("image",),
     tiny={"steps": 2, "batch": 8, "made_batch": 6, "latent": 2, "width": 2, "samples": 12, "train_steps": 3},

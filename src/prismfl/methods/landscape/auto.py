@@ -70,7 +70,7 @@ def allowed(asked: Wanted, *, per_class: bool = False) -> int:
 
 
 def share(asked: Wanted, count: int, per_class: bool = False) -> float:
-    """The noise of one of `count` questions over its answer: a gradient by all weights, or a class's mean of features."""
+    """The noise of one of `count` questions over its answer: a gradient, or a class's mean of features."""
     task = asked.task
     numbers, units = (width(task), task.records / len(task.classes)) if per_class else (weights(task), task.records)
     return noise_share(unsampled(asked, count), numbers, steps=1, units=units, sites=task.asked)
@@ -84,11 +84,13 @@ def width(task: Task) -> int:
 
 def _psg(asked: Wanted, count: int, linear: bool) -> dict[str, Any]:
     given = asked.given
-    stops = int(given.get("stops", min(10, max(1, count // int(given.get("networks", 1))))))
-    networks = int(given.get("networks", max(1, (2 * stops if linear else count) // stops)))
+    alone = len(asked.task.sites) == 1
+    stops = int(given.get("stops", min(10 if alone else 8, max(1, count // int(given.get("networks", 1))))))
+    few = 2 if alone else 1  # of a linear model: a fresh one is the same question; with several sites each brings one
+    networks = int(given.get("networks", few if linear else max(1, count // stops)))
     return {
-        "images": 10 if len(asked.task.sites) == 1 else 5, "networks": networks, "stops": stops, "updates": _updates(networks * stops, 50), "clip": CLIP,
-        "image_lr": 10.0, "epochs": 100,
+        "images": 10 if alone else 5, "networks": networks, "stops": stops, "updates": _updates(networks * stops, 50),
+        "clip": CLIP, "image_lr": 10.0, "epochs": 100,
     }  # fmt: skip
 
 
@@ -109,7 +111,7 @@ def _fedlap(asked: Wanted, count: int, linear: bool) -> dict[str, Any]:
 def _feddm(asked: Wanted, count: int, linear: bool) -> dict[str, Any]:
     given = asked.given
     if linear:  # features are the pixels: another network would be the same question again
-        rounds, networks = int(given.get("rounds", 2)), 1
+        rounds, networks = int(given.get("rounds", max(1, min(2, allowed(asked, per_class=True) // 2)))), 1
     else:
         rounds = int(given.get("rounds", max(1, count // 10)))
         networks = max(1, count // rounds)
