@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Unit
+from prismfl.cli.options import Drop, Keep, Unit, several
 from prismfl.errors import UserError
 
 WARNING = (
@@ -23,6 +23,8 @@ def schema(
         str | None, typer.Option("--label", help="Label column of the table (default: none, a table without classes).")
     ] = None,
     unit: Unit = None,
+    keep: Keep = None,
+    drop: Drop = None,
     bounds_from_data: Annotated[
         bool, typer.Option("--bounds-from-data", help="Also write the bounds of the records (private!).")
     ] = False,
@@ -35,7 +37,14 @@ def schema(
     if out is not None and out.exists() and not force:
         raise UserError(f"'{out}' exists; give --force to overwrite it.")
     person = None if unit == "record" else unit
-    text, notes = draft(data, label=label, unit=person, bounds_from_data=bounds_from_data)
+    text, notes = draft(
+        data,
+        label=label,
+        unit=person,
+        bounds_from_data=bounds_from_data,
+        keep=several(keep),
+        drop=several(drop),
+    )
     terminal.warn(WARNING)
     for note in notes:
         terminal.warn(note)

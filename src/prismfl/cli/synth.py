@@ -16,15 +16,18 @@ from prismfl.cli.options import (
     Classes,
     DataDir,
     Delta,
+    Drop,
     Encoder,
     Epsilon,
     Images,
     ImageSize,
+    Keep,
     Label,
     Ledger,
     Public,
     Schema,
     Unit,
+    several,
 )
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
@@ -61,6 +64,9 @@ def synth(
     image_size: ImageSize = None,
     channels: Channels = None,
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a table that lies at --out.")] = False,
     public: Public = None,
     encoder: Encoder = None,
     images: Images = None,
@@ -76,7 +82,7 @@ def synth(
     sets: Sets = None,
     fmt: Format = "table",
 ) -> None:
-    """Make a synthetic copy of a data set under a privacy budget, with certificate.json."""
+    """Make a synthetic copy of a data set under a privacy budget, with a certificate."""
     facts = {key: value for key, value in locals().items() if key in OWN}
     given = {"epsilon": epsilon, "delta": delta, "public": public, "encoder": encoder, "cap": cap}
     found = terminal.own_data({**facts, **given})
@@ -85,17 +91,25 @@ def synth(
         no_images = {"--image-size": image_size, "--channels": channels}
         refuse({"--public": public, "--encoder": encoder, "--images": images, **no_images}, "a table", "images")
     else:
-        refuse({"--schema": schema, "--label": label, "--records": records, "--rows": rows}, "images", "tables")
-    wanted = _asked(found, out)
+        own = {
+            "--schema": schema,
+            "--label": label,
+            "--records": records,
+            "--rows": rows,
+            "--keep": keep,
+            "--drop": drop,
+        }
+        refuse({**own, "--force": force or None}, "images", "tables")
+    wanted = _asked(found, out, force=force)
     options = {key: found[key] for key in ("data", "epsilon", "delta")} | {"out": wanted, "warn": terminal.warn}
     options |= {"seed": seed, "ledger": ledger, "cap": found.get("cap")}
     if table:
         from prismfl.synth.tables import synth_table
 
         options |= {key: found.get(key) for key in ("label", "classes", "unit")} | {"records": records, "rows": rows}
-        options |= {"schema": found.get("schema_file"), "left_out": _not_features(found), "about": _in_all(found)}
+        options |= {"schema": found.get("schema_file"), "about": _in_all(found)}
         with terminal.progress() as progress, listening(progress):
-            made = synth_table(**options, sets=sets or [])
+            made = synth_table(**options, keep=several(keep), drop=several(drop), force=force, sets=sets or [])
     else:
         from prismfl.runs import choosing
         from prismfl.synth.images import synth_images
@@ -116,15 +130,7 @@ def _in_all(found: Mapping[str, Any]) -> int | None:
     return found["records"] * found.get("sites", RunConfig().sites) if found.get("records") else None
 
 
-def _not_features(found: Mapping[str, Any]) -> list[str]:
-    """Columns that a prismfl.toml gives another part: the one that deals records to sites, and the test part's."""
-    from prismfl.data.schemes import parse_split
-
-    dealt, test = parse_split(found.get("split") or "iid").column, found.get("test")
-    return [name for name in (dealt, test) if isinstance(name, str)]
-
-
-def _asked(found: dict[str, Any], out: Path | None) -> Path:
+def _asked(found: dict[str, Any], out: Path | None, *, force: bool) -> Path:
     """Where the copy goes. What a config's own default is, is put in its place."""
     from prismfl.files.fresh import refuse_existing
     from prismfl.runs.config import RunConfig
@@ -135,7 +141,8 @@ def _asked(found: dict[str, Any], out: Path | None) -> Path:
     if out is not None:
         return out
     place = Path("synthetic.csv" if is_table(found["data"]) else "synthetic")
-    refuse_existing([place])
+    if not force:
+        refuse_existing([place])
     return place
 
 

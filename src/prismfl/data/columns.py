@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ MOST_COLUMNS = 10_000
 MOST_CELLS = 100_000_000
 _BATCH = 4096
 _HEADER = 2**20  # bytes of the header line
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 def read_columns(path: Path, faults: Faults | None = None) -> Columns:
@@ -67,7 +69,8 @@ def _form(first: str, path: Path) -> dict[str, Any]:
     """How a file is written, by its header line alone."""
     if not first.strip():
         raise UserError(f"Expected a header line in {path}, got an empty file.")
-    return {"delimiter": max(",;\t|", key=first.count), "skipinitialspace": True}
+    bare = _QUOTED.sub("", first)  # a sign within a name separates nothing
+    return {"delimiter": max(",;\t|", key=bare.count), "skipinitialspace": True}
 
 
 def column_names(path: Path) -> list[str]:

@@ -9,11 +9,15 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.files.written import toml_value
 from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
 from prismfl.site.folder import FILE
+
+SCHEMA = 1
+"""The format of a site's folder: what stands in it besides site.toml."""
 
 
 class SiteConfig(BaseModel):
@@ -74,6 +78,10 @@ class SiteConfig(BaseModel):
         0.0, ge=0, description="answers leave at multiples of so many seconds, so their time tells nothing; 0: at once"
     )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
+    approvers: int = Field(1, ge=1, le=9, description="how many people must approve a release; one can deny it")
+    notify: list[str] = Field(
+        [], description='a command that is started with the id of a release that waits, as ["/usr/local/bin/tell"]'
+    )
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'
     )
@@ -95,6 +103,7 @@ def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
     """
     if not (folder / FILE).is_file():
         raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl site init {folder} --name NAME --data DATA.")
+    schema.check(folder, SCHEMA)
     found: SiteConfig = validate(SiteConfig, read(folder / FILE), str(folder / FILE))
     return check_site(found, thorough=thorough)
 
