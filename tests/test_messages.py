@@ -23,7 +23,7 @@ OPTION = re.compile(r"--[a-z]|\(key: ")
 COMMAND = re.compile(r"prismfl [a-z]+|pip install|iconv|in Python|in all frames")
 # Keys that are no words of plain English.
 KEY = re.compile(
-    r"epsilon|delta|sigma|\bcap\b|seed|alpha|\bkeys?\b|in the schema|the constraint '|\bsplit\b|\bsites\b|\w+_\w+|method '\{",
+    r"epsilon|delta|sigma|\bcap\b|seed|alpha|\bkeys?\b|in the schema|the constraint '|\bsplit\b|\bsites\b|\w+_\w+",
     re.IGNORECASE,
 )
 
