@@ -54,7 +54,7 @@ from prismfl.runs.records import (
     spec_of,
     split_records,
 )
-from prismfl.runs.result import Result, charged, predictor, result_of, save_synthetic, spent_on, total_of
+from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
 
 
@@ -263,13 +263,15 @@ def _to_its_end(
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
     save_synthetic(outcome.state, directory.path / "gen", job.task)
-    unit, relation = job.task.unit, job.task.relation
-    extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
+    extract = {name: cost.to_json() for name, cost in charged_sites(job, hosts).items()}
     if hub is not None:
         extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()
     directory.write_json("ledger.json", extract)
     for ledger in {id(known): known for known in (*(h.ledger for h in hosts), *([hub.ledger] if hub else ()))}.values():
-        ledger.close(job.run)
+        ledger.close(job.run, forget=job.settings.rounds == 1 and not is_own(config))
+        if not ledger.lasting:
+            ledger.shrink()
+        ledger.shut()
     directory.write_json("result.json", result.as_dict())
     directory.set_status("finished")
     shutil.rmtree(directory.path / "memory", ignore_errors=True)  # locks and secrets of a run that is over

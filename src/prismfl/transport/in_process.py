@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.payloads import Payload, decode
-from prismfl.core.rounds import Host, Hub, adopt_step, site_step
+from prismfl.core.rounds import ROOM, Host, Hub, adopt_step, folding_of, participants, site_step
 from prismfl.runs.directory import RunDirectory
 from prismfl.secure import protocol as secure
 from prismfl.stages import Progress, listening
@@ -39,6 +39,8 @@ class InProcess:
         self.job, self.hosts, self.progress = job, hosts, progress
         self.own: dict[str, dict[str, Payload]] = {}
         self._names: dict[int, str | None] = {i: host.name for i, host in enumerate(hosts)}
+        self._by_name = {host.name: host for host in hosts}
+        self._shared = len({id(host.ledger) for host in hosts}) < len(hosts)
         self._asked: deque[tuple[int, Request]] = deque()
         self._state = (b"", State(0, {}))
         self._done = 0
@@ -56,7 +58,19 @@ class InProcess:
         """Answer the queued requests one by one, each with its place and request."""
         while self._asked:
             place, request = self._asked.popleft()
-            yield place, request, self._answer(self.hosts[place], request)
+            answer = self._answer(self.hosts[place], request)
+            if not self._shared:
+                self.hosts[place].ledger.shut()  # open only while its site is at work
+            yield place, request, answer
+
+    def inbox(self, state: State, room: int) -> MemoryInbox:
+        """Where the answers to a round's requests are kept."""
+        return MemoryInbox(
+            again=lambda site: site_step(self.job, state, self._by_name[site]),
+            room=room,
+            folding=folding_of(self.job, state, room=room),
+            expected=participants(self.job, state.round),
+        )
 
     def _answer(self, host: Host, request: Request) -> Answer:
         if request.kind == "hello":
@@ -65,8 +79,9 @@ class InProcess:
         if request.kind == "round":
             return Answer("release", site=host.name, body=self._release(host, request, state))
         secure.forget(host)
-        for release in _waiting(self.job, host, before=state.round):
-            host.ledger.confirm(release)
+        waiting = host.ledger.waiting(self.job.run, host.name, before=state.round)
+        if waiting:
+            host.ledger.confirm(*waiting)
         if self.job.method.adopt is not None:
             self.progress("training on each site", len(self.own), len(self.hosts))
         self.own[host.name] = adopt_step(self.job, state, host)
@@ -78,7 +93,7 @@ class InProcess:
         self.progress(f"round {state.round + 1}, {what}", *self._place(state.round, self._done))
         self._done += 1
         # Both checkpoints are past what is two rounds old; what is younger may have to be sent again.
-        arrived = _waiting(job, host, before=state.round - 1)
+        arrived = host.ledger.waiting(job.run, host.name, before=state.round - 1)
         with listening(lambda stage, done, total: self.progress(f"{host.name}, {stage}", done, total)):
             if not turn:
                 return site_step(job, state, host, arrived=arrived)
@@ -111,6 +126,7 @@ def run(
     keep: str = "ends",
     progress: Progress = lambda what, done, total: None,
     after_round: AfterRound = lambda state, traffic: None,
+    room: int = ROOM,
 ) -> Outcome:
     """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes."""
     post = InProcess(job, hosts, progress)
@@ -125,14 +141,7 @@ def run(
         warn=lambda line: progress(line, 0, 1),
         after_round=after_round,
         before_step=post.before_step,
-        in_memory=MemoryInbox,
+        in_memory=lambda state: post.inbox(state, room),
     )
     state = conductor.run()
     return Outcome(state, {host.name: post.own[host.name] for host in hosts})
-
-
-def _waiting(job: Job, host: Host, *, before: int) -> list[str]:
-    """The site's releases of earlier rounds whose bytes its ledger still keeps."""
-    mine = f"{job.run}/{host.name}/"
-    kept = [charge.release for charge in host.ledger.charges(run=job.run) if not charge.confirmed]
-    return [release for release in kept if release.startswith(mine) and int(release.rsplit("/", 1)[1]) < before]
