@@ -70,6 +70,12 @@ def run(
     encoder: Encoder = None,
     tuning: Tuning = None,
     device: Annotated[str | None, typer.Option(help="cpu, or a device that torch knows (default: cpu).")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Processes that simulate sites side by side; the result is the same (default: physical cores)."
+        ),
+    ] = None,
     data_dir: DataDir = None,
     ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
     cap: Annotated[float | None, typer.Option(help="Each site's cap on epsilon over all runs.")] = None,
@@ -98,6 +104,8 @@ def run(
         return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
     given["method"] = method[0] if method else None
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
+    if "workers" not in asked.model_fields_set:
+        asked = asked.model_copy(update={"workers": 0})
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
         result = simulate.run(

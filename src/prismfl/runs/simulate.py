@@ -56,6 +56,7 @@ from prismfl.runs.records import (
 )
 from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
+from prismfl.transport.workers import fitting
 
 
 def run(
@@ -227,6 +228,7 @@ def _to_its_end(
     clock: Callable[[], float],
 ) -> Result:
     runtime.tune(config.threads)
+    count = fitting(config.workers, job)
     dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
@@ -251,7 +253,14 @@ def _to_its_end(
 
     with stages.listening(shown):
         outcome = local.run(
-            job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
+            job,
+            hosts,
+            directory=directory,
+            hub=hub,
+            keep=config.transcript,
+            progress=shown,
+            after_round=after_round,
+            workers=count,
         )
         scores = scores_of(job, predict, outcome, dataset)
         _, cost = spent_on(job, hosts, hub)
@@ -291,7 +300,7 @@ def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
 
 def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
-    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
+    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads", "workers"})
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
 

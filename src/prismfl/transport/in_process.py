@@ -45,6 +45,12 @@ class InProcess:
         self._state = (b"", State(0, {}))
         self._done = 0
 
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open but the ledgers."""
+
     def places(self) -> Mapping[int, str | None]:
         """Every host by its number, with its site's name."""
         return self._names
@@ -58,6 +64,7 @@ class InProcess:
         """Answer the queued requests one by one, each with its place and request."""
         while self._asked:
             place, request = self._asked.popleft()
+            self._tell(place, request)
             answer = self._answer(self.hosts[place], request)
             if not self._shared:
                 self.hosts[place].ledger.shut()  # open only while its site is at work
@@ -82,16 +89,11 @@ class InProcess:
         waiting = host.ledger.waiting(self.job.run, host.name, before=state.round)
         if waiting:
             host.ledger.confirm(*waiting)
-        if self.job.method.adopt is not None:
-            self.progress("training on each site", len(self.own), len(self.hosts))
         self.own[host.name] = adopt_step(self.job, state, host)
         return Answer("done", site=host.name)
 
     def _release(self, host: Host, request: Request, state: State) -> bytes:
         job, turn = self.job, request.turn
-        what = f"{turn} of {host.name}" if turn else host.name
-        self.progress(f"round {state.round + 1}, {what}", *self._place(state.round, self._done))
-        self._done += 1
         # Both checkpoints are past what is two rounds old; what is younger may have to be sent again.
         arrived = host.ledger.waiting(job.run, host.name, before=state.round - 1)
         with listening(lambda stage, done, total: self.progress(f"{host.name}, {stage}", done, total)):
@@ -99,6 +101,16 @@ class InProcess:
                 return site_step(job, state, host, arrived=arrived)
             roster = secure.simulated(job, host.name)
             return secure.site_turn(job, state, host, roster, turn=turn, told=request.told, arrived=arrived)
+
+    def _tell(self, place: int, request: Request, also: str = "") -> None:
+        """Say who is at work."""
+        name = self.hosts[place].name
+        if request.kind == "round":
+            what = f"{request.turn} of {name}" if request.turn else name
+            self.progress(f"round {request.round + 1}, {what}{also}", *self._place(request.round, self._done))
+            self._done += 1
+        elif request.kind == "finish" and self.job.method.adopt is not None:
+            self.progress("training on each site", len(self.own), len(self.hosts))
 
     def before_step(self, round: int) -> None:
         """The server is at work: all sites of the round are done."""
@@ -127,9 +139,14 @@ def run(
     progress: Progress = lambda what, done, total: None,
     after_round: AfterRound = lambda state, traffic: None,
     room: int = ROOM,
+    workers: int = 1,
 ) -> Outcome:
-    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes."""
-    post = InProcess(job, hosts, progress)
+    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes; so it does
+    whatever the number of `workers` (processes that answer for the sites)."""
+    from prismfl.transport.workers import Workers
+
+    more = [] if hub is None else [hub.ledger]
+    post = InProcess(job, hosts, progress) if workers == 1 else Workers(job, hosts, progress, count=workers, more=more)
     conductor = Conductor(
         job,
         {},
@@ -143,5 +160,6 @@ def run(
         before_step=post.before_step,
         in_memory=lambda state: post.inbox(state, room),
     )
-    state = conductor.run()
-    return Outcome(state, {host.name: post.own[host.name] for host in hosts})
+    with post:
+        state = conductor.run()
+    return Outcome(state, {host.name: post.own[host.name] for host in hosts if host.name in post.own})
