@@ -106,15 +106,6 @@ def test_sites_are_at_work_in_other_processes_side_by_side(tmp_path: Path) -> No
     assert any("site-1 (and site-0)" in what for what in told)
 
 
-def test_no_open_ledger_crosses_a_fork(tmp_path: Path) -> None:
-    def note(name: str) -> None:
-        files = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-        (tmp_path / name).write_text(str(files.count(str(tmp_path / "run" / "ledger.sqlite"))))
-
-    ran(with_client(many("fedavg", 2), note), tmp_path / "run", count=2)
-    assert [(tmp_path / name).read_text() for name in ("site-0", "site-1")] == ["1", "1"], "its own, and no other"
-
-
 def test_a_worker_that_is_killed_costs_its_site_nothing_more(tmp_path: Path) -> None:
     job, told = many("dp-fedavg", 4), []
     expected = state_digest(ran(job, tmp_path / "one", count=1).state)

@@ -180,7 +180,7 @@ class Workers(InProcess):
         process = multiprocessing.get_context("fork").Process(target=self._serve, args=(there, here), daemon=True)
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():  # the one other thread writes the run's pulse; the child needs none of its locks
+        with warnings.catch_warnings():  # the one other thread writes the run's pulse; nobody else needs its locks
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         there.close()

@@ -62,6 +62,7 @@ class Chain:
         self.path = path
         self.lasting = lasting
         self._db: sqlite3.Connection | None = db
+        self._process = os.getpid()
         self._secret = secret
         self._reader = reader
         self._heads: list[bytes] = []
@@ -73,7 +74,8 @@ class Chain:
         if self._db is None:
             if not self.path.exists():
                 raise LedgerError(f"The ledger {self.path} is missing although its anchor exists; restore it.")
-            self._db = _connected(self.path, lasting=self.lasting)
+            self._db, self._process = _connected(self.path, lasting=self.lasting), os.getpid()
+        assert self._process == os.getpid(), "an open ledger crossed a fork: shut it before"
         return self._db
 
     def shut(self) -> None:
