@@ -64,7 +64,7 @@ def open_hosts(
                 records_of(dataset, rows),
                 book,
                 identity,
-                folder / "memory" / name,
+                folder / "memory" / (name if job.secure else ""),  # secrets are each site's own, locks are all
                 part=name,
                 deployed=config.noise == "operating-system",
                 keep=keep,

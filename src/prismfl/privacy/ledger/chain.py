@@ -53,7 +53,7 @@ class Chain:
     """See the module. Use `Chain.open`; one object per process and thread.
 
     One that is not `lasting` does not wait for the disk: it survives the death of its process at any point, but not
-    that of the machine. That will do for a simulation, which can be run again.
+    that of the machine. That will do for a simulation, which can be run again. Its anchor follows when it is shut.
     """
 
     def __init__(
@@ -80,9 +80,13 @@ class Chain:
 
     def shut(self) -> None:
         """Closes the file until it is used again."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        if self._db is None:
+            return
+        self._db.close()
+        self._db = None
+        if not self.lasting and _anchor_path(self.path).parent.is_dir():
+            with _locked(self.path):
+                self._write_anchor()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, create: bool, reader: Reader, lasting: bool = True) -> Chain:
@@ -128,8 +132,9 @@ class Chain:
                     self.db.execute("ROLLBACK")
                 raise
             self._catch_up()
-            with _locked(self.path):
-                self._write_anchor()
+            if self.lasting:
+                with _locked(self.path):
+                    self._write_anchor()
         except _DAMAGE as error:
             raise _wrapped(self.path, error) from error
         except OSError as error:
