@@ -2,13 +2,12 @@
 
     python benchmarks/scale.py [--sites 50 500 2000 10000] [--cases dp-fedavg prism-head] [--workers 1 2] [--again]
 
-A case is one round of every site, 200 records each; `dp-fedavg, 1 %` is 100 rounds of one site in a hundred. The records
-of a site are 200 rows of MNIST's 60,000 (or of the 5,000 that come with the package), so that sites share them: memory
-for records is the same for every number of sites. Ledger, transcript and checkpoint are kept, as in every run.
+A case is one round of every site, 200 records each; `dp-fedavg, 1 %` is 100 rounds of one site in a hundred. The
+records of a site are 200 rows of MNIST's 60,000 (or of the 5,000 that come with the package), so that sites share them:
+memory for records is the same for every number of sites. Ledger, transcript and checkpoint are kept, as in every run.
 
-Each cell runs in a process of its own and is saved when it is done; cells that are there already are not run again. Peak
-memory is of the main process, above what it holds before the sites are set up. Disk is what a run leaves, and in
-brackets the most it held.
+Each cell runs in a process of its own and is saved when it is done; cells that are there already are not run again.
+Peak memory is of the main process, above what it holds before the sites are set up.
 """
 
 from __future__ import annotations

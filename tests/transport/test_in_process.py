@@ -14,7 +14,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Inbox, Items, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.records import Records
-from prismfl.core.rounds import ROOM, Host, folding_of
+from prismfl.core.rounds import ROOM, Host, folding_of, site_step
 from prismfl.core.task import Task
 from prismfl.errors import BudgetError
 from prismfl.methods import METHODS
@@ -112,11 +112,11 @@ def test_a_release_that_comes_out_otherwise_is_not_sent_again(tmp_path: Path) ->
     job = many("dp-fedavg", 1)
     (host,) = hosts_of(job, tmp_path, keep=False)
     state = State(0, dict(job.method.init(job.settings, job.task, job.key.child("init"))))
-    first = local.site_step(job, state, host)
-    assert local.site_step(job, state, host) == first
+    first = site_step(job, state, host)
+    assert site_step(job, state, host) == first
     host.records = lambda: some_records(job.task.records, seed=99)
     with pytest.raises(BudgetError, match="other content"):
-        local.site_step(job, state, host)
+        site_step(job, state, host)
 
 
 class Watch:

@@ -29,6 +29,7 @@ from prismfl.cli.options import (
     Tuning,
     Unit,
 )
+from prismfl.privacy import beside
 
 NOT_ASKED = ("config", "sets", "fmt", "images", "seeds", "yes", "method")
 """Arguments that are no keys of one run."""
@@ -91,8 +92,8 @@ def run(
 ) -> None:
     """Run a method on a data set and keep everything in a run directory; several methods or seeds end in one table."""
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
+    beside.start()
     given = terminal.at_hand(config, sets, given)
-    from prismfl.report.tables import result_table
     from prismfl.runs import choosing, simulate
 
     wanted = [] if images is None else [f"settings.images={images}"]
@@ -104,11 +105,11 @@ def run(
         return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
     given["method"] = method[0] if method else None
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
-    if "workers" not in asked.model_fields_set:
+    if asked.workers is None:
         asked = asked.model_copy(update={"workers": 0})
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
         result = simulate.run(
             asked, method=chosen, encoder=looked, progress=progress, warn=terminal.warn, tell=terminal.say
         ).as_dict()
-    terminal.emit(result, fmt, lambda: result_table(result))
+    terminal.emit_result(result, fmt)

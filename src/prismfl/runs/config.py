@@ -59,8 +59,10 @@ class RunConfig(BaseModel):
     )
     device: str = "cpu"
     threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
-    workers: int = Field(
-        1, ge=0, description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` does"
+    workers: int | None = Field(
+        None,
+        ge=0,
+        description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it; else 1",
     )
     transcript: Literal["ends", "full", "digests"] = Field(
         "ends", description="which rounds are kept whole; ends: the first and the last, of fifty sites at most"

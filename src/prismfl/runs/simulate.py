@@ -228,7 +228,7 @@ def _to_its_end(
     clock: Callable[[], float],
 ) -> Result:
     runtime.tune(config.threads)
-    count = fitting(config.workers, job)
+    count = fitting(1 if config.workers is None else config.workers, job)
     dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
