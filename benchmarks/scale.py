@@ -77,6 +77,7 @@ def cell(case: str, sites: int, workers: int) -> dict[str, Any]:
     from prismfl.runs.planning import public_images_of, resolve, task_of
     from prismfl.runs.records import read_data
     from prismfl.transport import in_process
+    from prismfl.transport.workers import transport
 
     runtime.tune()
     data = "mnist" if (Path(os.environ.get("PRISMFL_DATA", "")) / "mnist").is_dir() else "mnist-5k"
@@ -96,7 +97,7 @@ def cell(case: str, sites: int, workers: int) -> dict[str, Any]:
             start, cpu = time.perf_counter(), _cpu()
             parts = [rng.integers(0, len(dataset.y_train), RECORDS) for _ in range(sites)]
             hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
-            in_process.run(job, hosts, directory=directory, hub=hub, progress=watch, workers=workers)
+            in_process.run(job, hosts, directory=directory, hub=hub, progress=watch, transport=transport(workers))
             hosts[0].ledger.close(job.run, forget=True)
             hosts[0].ledger.shrink()
             hosts[0].ledger.shut()

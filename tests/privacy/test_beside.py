@@ -16,7 +16,7 @@ SCRIPT = """
 import json, os, sys
 from prismfl.privacy import account, beside
 from prismfl.privacy.cost import Cost
-beside.start()
+beside.start(account.served)
 cost = Cost.gaussian(2.0, rate=0.1, times=3) + Cost.gaussian(5.0)
 found = {"epsilon": account.epsilon(cost, 1e-5), "rdp": account.mechanism_rdp(cost.branches[0][0][0], "add-remove")}
 found["here"] = "scipy" in sys.modules
@@ -46,5 +46,5 @@ def test_its_answers_are_the_same_numbers_and_without_it_they_are_computed_here(
 def test_a_process_that_has_torch_is_not_forked() -> None:
     import torch  # noqa: F401
 
-    beside.start()
+    beside.start(account.served)
     assert beside.ask("epsilon", [], "add-remove", 1e-5) is None

@@ -42,8 +42,9 @@ def ran(job: Job, folder: Path, *, count: int, progress: Progress = lambda *_: N
         clients = ledger.dataset("clients", records=[b"one"])
         ledger.reserve(job.run, clients, job.plan())
         hub = Hub(ledger, clients)
+    transport = workers.transport(count, *([hub.ledger] if hub else ()))
     hosts = hosts_of(job, folder, keep=more.pop("keep", True))
-    return local.run(job, hosts, directory=directory, hub=hub, workers=count, progress=progress, **more)
+    return local.run(job, hosts, directory=directory, hub=hub, transport=transport, progress=progress, **more)
 
 
 def charges(folder: Path) -> list[str]:

@@ -29,7 +29,7 @@ from prismfl.cli.options import (
     Tuning,
     Unit,
 )
-from prismfl.privacy import beside
+from prismfl.privacy import account, beside
 
 NOT_ASKED = ("config", "sets", "fmt", "images", "seeds", "yes", "method")
 """Arguments that are no keys of one run."""
@@ -92,7 +92,7 @@ def run(
 ) -> None:
     """Run a method on a data set and keep everything in a run directory; several methods or seeds end in one table."""
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
-    beside.start()
+    beside.start(account.served)
     given = terminal.at_hand(config, sets, given)
     from prismfl.runs import choosing, simulate
 

@@ -29,8 +29,8 @@ class _Line:
 _line: _Line | None = None
 
 
-def start() -> None:
-    """Begin to load the accountant beside this process, where there is a second core for it. Before any import of
+def start(served: Callable[[], Functions]) -> None:
+    """Begin to load what is `served` beside this process, where there is a second core for it. Before any import of
     torch: a process with threads is not forked."""
     global _line
     if _line is not None or sys.platform != "linux" or "torch" in sys.modules or len(os.sched_getaffinity(0)) < 2:
@@ -40,7 +40,7 @@ def start() -> None:
     if not os.fork():
         os.close(asking)
         os.close(told)
-        _serve(asked, telling)
+        _serve(asked, telling, served)
     os.close(asked)
     os.close(telling)
     _line = _Line(os.fdopen(asking, "w"), os.fdopen(told), os.getpid())
@@ -60,14 +60,12 @@ def ask(function: str, *values: Any) -> Any:
         return None
 
 
-def _serve(asked: int, telling: int) -> None:
+def _serve(asked: int, telling: int, served: Callable[[], Functions]) -> None:
     """Answer until the line is closed."""
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends who asks, and with it the line
-        from prismfl.privacy import account
-
-        functions = account.served()
+        functions = served()
         with os.fdopen(asked) as questions, os.fdopen(telling, "w") as answers:
             for line in questions:
                 name, *values = json.loads(line)

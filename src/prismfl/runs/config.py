@@ -62,7 +62,7 @@ class RunConfig(BaseModel):
     workers: int | None = Field(
         None,
         ge=0,
-        description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it; else 1",
+        description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it",
     )
     transcript: Literal["ends", "full", "digests"] = Field(
         "ends", description="which rounds are kept whole; ends: the first and the last, of fifty sites at most"

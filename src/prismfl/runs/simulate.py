@@ -56,7 +56,7 @@ from prismfl.runs.records import (
 )
 from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
-from prismfl.transport.workers import fitting
+from prismfl.transport.workers import fitting, transport
 
 
 def run(
@@ -260,7 +260,7 @@ def _to_its_end(
             keep=config.transcript,
             progress=shown,
             after_round=after_round,
-            workers=count,
+            transport=transport(count, *([hub.ledger] if hub else ())),
         )
         scores = scores_of(job, predict, outcome, dataset)
         _, cost = spent_on(job, hosts, hub)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prismfl.core.job import Job
@@ -139,14 +139,11 @@ def run(
     progress: Progress = lambda what, done, total: None,
     after_round: AfterRound = lambda state, traffic: None,
     room: int = ROOM,
-    workers: int = 1,
+    transport: Callable[[Job, Sequence[Host], Progress], InProcess] = InProcess,
 ) -> Outcome:
-    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes; so it does
-    whatever the number of `workers` (processes that answer for the sites)."""
-    from prismfl.transport.workers import Workers
-
-    more = [] if hub is None else [hub.ledger]
-    post = InProcess(job, hosts, progress) if workers == 1 else Workers(job, hosts, progress, count=workers, more=more)
+    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes, over this
+    `transport` and over `workers`."""
+    post = transport(job, hosts, progress)
     conductor = Conductor(
         job,
         {},

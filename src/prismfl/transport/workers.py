@@ -17,9 +17,10 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any
@@ -75,6 +76,11 @@ def fitting(wanted: int, job: Job) -> int:
             f"{runtime.memory_left() / 2**30:.1f} GB are free; {fit} would fit: --workers {fit}."
         )
     return max(1, min(wanted or runtime.physical_cores(), fit, job.task.asked))
+
+
+def transport(count: int, *more: Ledger) -> Callable[[Job, Sequence[Host], Progress], InProcess]:
+    """Sites in this process, or in `count` of their own. `more` are ledgers beside the sites' that may be open."""
+    return InProcess if count == 1 else partial(Workers, count=count, more=more)
 
 
 class Workers(InProcess):
