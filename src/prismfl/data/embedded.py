@@ -21,8 +21,8 @@ def read_embedded(spec: Spec, subset: int | None) -> Dataset:
         x, y = _mnist_5k()
         return _split(spec, x.reshape(-1, 1, 28, 28), y, subset=subset)
     if spec.name == "digits":
-        x, y = _digits()
-        return _split(spec, x.reshape(-1, 1, 8, 8), y, subset=subset, top=16.0)
+        images, labels = _digits()
+        return _split(spec, images.reshape(-1, 1, 8, 8), labels, subset=subset, top=16.0)
     from sklearn import datasets
 
     tables = {
