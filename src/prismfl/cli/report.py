@@ -15,7 +15,10 @@ from prismfl.errors import UserError
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories; the first is the subject, the others stand beside it. Or one sweep."),
+        typer.Argument(
+            help="Run directories, or folders with some below; the first is the subject, the others stand beside it. "
+            "Or one sweep."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The HTML file (default: report.html in the first run).")
@@ -30,6 +33,7 @@ def report(
     The sharing edition holds what was released and charged, or is public; what was measured on own records is in the
     on-site edition only.
     """
+    from prismfl.report.comparison import runs_in
     from prismfl.report.dossier import dossier
     from prismfl.report.page import edition_of, write
     from prismfl.report.sections import checks
@@ -38,8 +42,10 @@ def report(
 
     if any(is_sweep(path) for path in runs):
         return _sweep(runs, out, on_site=on_site, fmt=fmt)
+    place, runs = runs[0], runs_in(runs)
     facts = [dossier(path, on_site=on_site) for path in runs]
-    page, twin = write(facts, out or runs[0] / ("report-on-site.html" if on_site else "report.html"))
+    place = place if place.is_dir() else runs[0]
+    page, twin = write(facts, out or place / ("report-on-site.html" if on_site else "report.html"))
     rows = [
         {"run": str(path), "check": what, "state": state, "words": words}
         for path, f in zip(runs, facts)
@@ -57,7 +63,7 @@ def report(
 
 def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> None:
     """The trade-off page of a sweep."""
-    from prismfl.report.tradeoff import sweep_facts, sweep_table, write_tradeoff
+    from prismfl.report.tradeoff import open_lines, sweep_facts, sweep_table, write_tradeoff
 
     if len(runs) > 1:
         raise UserError(f"A sweep has a page of its own; give one of the {len(runs)} folders.")
@@ -66,3 +72,5 @@ def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> No
     terminal.say(f"wrote {page} and {twin.name} ({facts['edition']} edition)")
     done = {"edition": facts["edition"], "page": str(page), "twin": str(twin), "rows": facts["rows"]}
     terminal.emit(done, fmt, lambda: sweep_table(facts))
+    for line in open_lines(facts):
+        terminal.say(line)

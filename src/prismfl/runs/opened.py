@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from prismfl.core.method import Method, State
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.release import Release
-from prismfl.errors import UserError
+from prismfl.errors import PrismError, UserError
 from prismfl.files import inside as run_files
 from prismfl.runs import html
 from prismfl.runs.config import RunConfig, validate
@@ -134,7 +134,14 @@ class Run:
             told = {**result.as_dict(), "run_dir": str(self.path)}
             title = html.facts_table("Run", html.result_facts(told))
         rounds = [{k: _short(v) for k, v in row.items()} for row in self.table]
-        return title + html.grid_table(rounds) + html.sample_picture(self.path)
+        return title + html.grid_table(rounds) + self._records_html() + html.sample_picture(self.path)
+
+    def _records_html(self) -> str:
+        """A few synthetic records of a table; a folder that does not hold what it says has none."""
+        try:
+            return html.columns_table(self.columns or {})
+        except PrismError:
+            return ""
 
     def release(self, site: str, round: int) -> Release:
         """What a site sent in a round (the first is 0): its items, their cost, and where the noise came from."""

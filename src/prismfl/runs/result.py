@@ -42,7 +42,8 @@ class Result:
     `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
     started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
     releases, on the `ledger`. `models` are the scores of every model that the run holds, in percent; `accuracy` is that
-    of the `recommended` one. `encoder` is the public encoder, `pretrained_on` what it was trained on, if on anything.
+    of the `recommended` one. Where every site keeps its own model, `scores` are those of all. `encoder` is the public
+    encoder, `pretrained_on` what it was trained on, if on anything.
     """
 
     schema_version: int
@@ -77,6 +78,7 @@ class Result:
     pretrained_on: str | None = None
     models: dict[str, Any] = field(default_factory=dict)
     recommended: str | None = None
+    scores: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""
