@@ -16,7 +16,9 @@ from prismfl.cli import (
     dashboard,
     data,
     demo,
+    doctor,
     export,
+    federation,
     figures,
     leaves,
     ledger,
@@ -52,9 +54,11 @@ INTERRUPTED = 130
 def main() -> None:
     """Entry point: mistakes become one clear line and an exit code, never a traceback."""
     try:
-        ended = app(standalone_mode=False)
-        if ended == INTERRUPTED:  # typer makes this of Ctrl-C
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer makes this of Ctrl-C
             raise KeyboardInterrupt
+        if isinstance(code, int) and code:  # a command that has found something bad, and has said so
+            raise SystemExit(code)
     except PrismError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -108,7 +112,8 @@ for command in (
     attack.attack,
     synth.synth,
     schema.schema,
+    doctor.doctor,
 ):
     app.command()(command)
-for group in (ledger, server, site, bundle):
+for group in (ledger, federation, server, site, bundle):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -17,7 +17,7 @@ def report(
         list[Path],
         typer.Argument(
             help="Run directories, or folders with some below; the first is the subject, the others stand beside it. "
-            "Or one sweep."
+            "Or one sweep, or one table of `prismfl synth`."
         ),
     ],
     out: Annotated[
@@ -37,9 +37,12 @@ def report(
     from prismfl.report.dossier import dossier
     from prismfl.report.page import edition_of, write
     from prismfl.report.sections import checks
+    from prismfl.report.table_page import is_table
     from prismfl.report.tables import simple_table
     from prismfl.runs.cells import is_sweep
 
+    if any(is_table(path) for path in runs):
+        return _table(runs, out, on_site=on_site, fmt=fmt)
     if any(is_sweep(path) for path in runs):
         return _sweep(runs, out, on_site=on_site, fmt=fmt)
     place, runs = runs[0], runs_in(runs)
@@ -59,6 +62,20 @@ def report(
         "missing": [line["words"] for f in facts for line in f["missing"]],
     }
     terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name} ({done['edition']} edition)", rows))
+
+
+def _table(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> None:
+    """The page of a synthetic table."""
+    from prismfl.report.table_page import write_table_page
+    from prismfl.report.tables import simple_table
+
+    if len(runs) > 1 or on_site:
+        raise UserError("A synthetic table has a page of its own, which may be shared: give one table, no --on-site.")
+    place = out or runs[0].with_name(f"{runs[0].stem}.report.html")
+    page, twin, facts = write_table_page(runs[0], place)
+    rows = [{"check": what, "holds": "yes" if held else "no"} for what, held in facts["checks"].items()]
+    done = {"edition": facts["edition"], "page": str(page), "twin": str(twin), "checks": rows}
+    terminal.emit(done, fmt, lambda: simple_table(f"wrote {page} and {twin.name} ({facts['edition']} edition)", rows))
 
 
 def _sweep(runs: list[Path], out: Path | None, *, on_site: bool, fmt: str) -> None:

@@ -24,6 +24,7 @@ from prismfl.runs.fitted import FittedModel, Shelf, open_shelf
 from prismfl.runs.planning import find_method
 from prismfl.runs.public_facts import read_facts
 from prismfl.runs.result import Result
+from prismfl.runs.synthetic_table import table_of
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,7 @@ class Run:
         made, facts = self.synthetic, read_facts(self.directory, self.config)
         if made is None or facts.schema is None or tuple(made.x.shape[1:]) != facts.shape:
             return None
-        names = [facts.classes[label] for label in made.hard_y.tolist()]
-        return {**{k: list(v) for k, v in facts.schema.decode(made.x).items()}, facts.schema.label: names}
+        return {name: list(cells) for name, cells in table_of(made, facts.schema).items()}
 
     def __repr__(self) -> str:
         said = repr(self.result).removeprefix("<Result ").removesuffix(">") if self.status == "finished" else self.path

@@ -44,6 +44,7 @@ from prismfl.runs.planning import (
     task_of,
     tuned,
     warnings_of,
+    with_columns,
 )
 from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.records import (
@@ -90,7 +91,7 @@ def _run(
     tell: Warn,
 ) -> Result:
     check(config)
-    config = mixed_public(settled(config), method)
+    config = with_columns(mixed_public(settled(config), method), method, None if given is None else given.schema)
     if given is None:
         check_path(config)
         check_records(config)
@@ -273,7 +274,7 @@ def _to_its_end(
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
-    save_synthetic(outcome.state, directory.path / "gen", job.task)
+    save_synthetic(outcome.state, directory.path / "gen", job.task, dataset.schema)
     extract = {name: cost.to_json() for name, cost in charged_sites(job, hosts).items()}
     if hub is not None:
         extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from prismfl.errors import BudgetError, UserError
@@ -36,16 +36,27 @@ _FINGERPRINT = 8
 class Ledger:
     """See the module. Use `Ledger.open`; one object per process and thread."""
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, lasting: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True, lasting: bool = True
+    ) -> None:
         self._state = Balances()
-        self._chain = Chain.open(path, create=create, lasting=lasting, reader=lambda entry: self._state.apply(entry))
+        self._chain = Chain.open(
+            path,
+            create=create,
+            reader=lambda entry: self._state.apply(entry),
+            elsewhere=elsewhere,
+            lasting=lasting,
+        )
         self.path, self.lasting = self._chain.path, lasting
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True, lasting: bool = True) -> Ledger:
-        """Opens and verifies the ledger at `path`, or makes a new one where there is neither ledger nor anchor. One
-        that is not `lasting` (a simulation's own) does not wait for the disk."""
-        return cls(path, create=create, lasting=lasting)
+    def open(
+        cls, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True, lasting: bool = True
+    ) -> Ledger:
+        """Opens and verifies the ledger at `path`, or makes a new one where there is neither ledger nor anchor. A head
+        that is kept in a second place is compared as well, unless not `elsewhere` (see `care`). One that is not
+        `lasting` (a simulation's own) does not wait for the disk."""
+        return cls(path, create=create, elsewhere=elsewhere, lasting=lasting)
 
     def __enter__(self) -> Ledger:
         return self
@@ -118,15 +129,17 @@ class Ledger:
             return False
         return prints <= self._fingerprints(own)
 
-    def set_cap(self, dataset: str, cap: Cap | None) -> None:
-        """Changes a cap, on the record. Runs that are under way keep what they reserved."""
+    def set_cap(self, dataset: str, cap: Cap | None, *, by_hand: bool = False) -> None:
+        """Changes a cap, on the record. Runs that are under way keep what they reserved. After entries were lost, only
+        a cap that the keeper has set `by_hand` lets anything be spent."""
         with self._chain.transaction():
             target = self._state.dataset(dataset)
             if cap is not None:
                 for held in self._state.standing(target.id):
                     admission.check_terms(held, cap)
-            if cap != target.cap:
-                self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap)})
+            if cap != target.cap or (by_hand and self._state.closed_because(target.id)):
+                hand = {"by_hand": True} if by_hand else {}
+                self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap), **hand})
 
     def resolve(self, dataset: str) -> str:
         """The id under which a data set is known now: it may have become a part of another."""
@@ -153,6 +166,7 @@ class Ledger:
                         f"Run {run!r} has reserved another plan ({known.plan.describe()}); start a new run."
                     )
                 return
+            self._refuse_closed(target)
             rule, order = self._admit(run, target, plan)
             body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule}
             self._chain.append("reserve", {**body, "order": None if order is None else account.ORDERS[order]})
@@ -211,15 +225,15 @@ class Ledger:
                 self._chain.drop(f"memory/{earlier}")
         return payload
 
-    def approve(self, release_id: str) -> None:
-        """A person lets a held release go."""
-        self._decide(release_id, "approve", "made")
+    def approve(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """A person lets a held release go; `told` is what the entry says of it besides."""
+        self._decide(release_id, "approve", "made", told)
 
-    def deny(self, release_id: str) -> None:
+    def deny(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
         """A person keeps a held release back: it stays charged, and nothing of it is kept or enters anything later."""
-        self._decide(release_id, "deny", "denied")
+        self._decide(release_id, "deny", "denied", told)
 
-    def _decide(self, release_id: str, kind: str, after: str) -> None:
+    def _decide(self, release_id: str, kind: str, after: str, told: Mapping[str, Any]) -> None:
         with self._chain.transaction():
             charge = self._state.charge(release_id)
             if charge.status == after:
@@ -229,7 +243,7 @@ class Ledger:
             if kind == "deny":
                 self._chain.drop(f"payload/{release_id}")
                 self._chain.drop(f"memory/{release_id}")
-            self._chain.append(kind, {"release": release_id})
+            self._chain.append(kind, {**told, "release": release_id})
 
     def release(
         self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes, *, arrived: Iterable[str] = ()
@@ -269,6 +283,7 @@ class Ledger:
             raise BudgetError(f"Run {run!r} has reserved nothing on data set {target.id}; reserve its plan first.")
         if not reserved.open:
             raise BudgetError(f"Run {run!r} is closed; a new release needs a new run.")
+        self._refuse_closed(target)
         charged = reserved.charged_on(part)
         admission.check_within_plan(run, plan=reserved.plan, rule=reserved.rule, charged=charged, cost=cost)
         self._still_within_cap(run, target)
@@ -374,6 +389,11 @@ class Ledger:
             return sums[0]
         return Cost.zero(target.cap.unit, target.cap.relation) if target.cap else Cost.zero()
 
+    def held(self, dataset: str) -> list[Cost]:
+        """What runs hold of a data set's budget: an open run its whole plan, a closed one what it released."""
+        self._chain.refresh()
+        return self._state.standing(self._state.dataset(dataset).id)
+
     def total_so_far(self, dataset: str, delta: float) -> dict[str, Any]:
         """What a data set has paid over all its releases, in plain values: epsilon None means no guarantee."""
         charges, sums = self.charges(dataset=dataset), self._state.spent(self.resolve(dataset))
@@ -407,7 +427,24 @@ class Ledger:
                 self._chain.blob(f"payload/{release}", charge.digest)
         return len(self._state.entries)
 
+    # Care
+
+    @property
+    def chain(self) -> Chain:
+        """The file itself, for what is done with it as a whole (`care`)."""
+        return self._chain
+
+    def note(self, kind: str, body: dict[str, Any]) -> None:
+        """An entry about the ledger as a whole: that it was moved or restored."""
+        with self._chain.transaction():
+            self._chain.append(kind, body)
+
     # Inside
+
+    def _refuse_closed(self, target: Known) -> None:
+        why = self._state.closed_because(target.id)
+        if why is not None:
+            raise BudgetError(f"Refused: {why}")
 
     def _admit(self, run: str, target: Known, plan: Cost) -> tuple[Rule, int | None]:
         standing, declared = self._state.standing(target.id), self._state.declared(target.id)
