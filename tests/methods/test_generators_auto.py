@@ -10,7 +10,7 @@ import pytest
 from prismfl.core.method import Wanted
 from prismfl.core.task import Task
 from prismfl.methods import METHODS
-from prismfl.methods.generators import auto
+from prismfl.methods.generators import auto, images
 
 GROWS = {
     "dp-merf": ("features", "steps", "samples"),
@@ -62,7 +62,7 @@ def test_features_of_dp_merf_stop_where_a_feature_is_as_long_as_its_noise() -> N
 
 def test_sizes_of_dp_merf_stand_out_of_their_noise_where_records_are_few() -> None:
     cfg = choose("dp-merf").model_copy(update={"sigma": auto._sigma(Wanted({}, TASK, 1.0))})
-    assert auto.CLEAR * cfg.count_noise * 5**0.5 < 5 * 28.7
+    assert images.CLEAR * cfg.count_noise * 5**0.5 < 5 * 28.7
     assert choose("dp-merf", replace(TASK, records=100_000)).share_count == 0.02
 
 
