@@ -67,7 +67,7 @@ def test_our_own_words_about_settings_are_logged() -> None:
 def test_what_a_data_reader_raises_is_logged_without_its_words() -> None:
     error = caught(lambda: Column("age", min=3, max=1))
     said = words_for_log(error)
-    assert said.startswith("UserError in prismfl.data.schema, line ")
+    assert said.startswith("UserError in prismfl.data.column, line ")
     assert "age" not in said
 
 

@@ -411,7 +411,7 @@ def test_a_certificate_of_a_seeded_fit_says_so(tmp_path: Path) -> None:
     assert found["guarantee"] == NO_PROTECTION
     assert found["statement"].startswith(NO_PROTECTION)
     assert "differentially private" not in json.dumps(found)
-    assert str(tmp_path) not in (tmp_path / "certificate.json").read_text()
+    assert str(tmp_path) not in (tmp_path / "out.certificate.json").read_text()
 
 
 # What the second review found

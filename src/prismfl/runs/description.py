@@ -17,13 +17,14 @@ from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
+from prismfl.data.declared import declared_schema
 from prismfl.data.public import is_named
-from prismfl.data.schema_file import read_schema
+from prismfl.data.schema_file import read_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
 from prismfl.runs.names import NAME, RefusedError, check_name
-from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned
+from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned, with_columns
 from prismfl.version import __version__
 
 PROTOCOL = 1
@@ -50,7 +51,9 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
-    config = mixed_public(config, method)
+    config = with_columns(mixed_public(config, method), method, schema)
+    if config.unit == "record" and spec.unit is not None:
+        config = config.model_copy(update={"unit": spec.unit})
     images, source = public_images(config.public)
     looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
@@ -172,26 +175,22 @@ def spec_of(description: JsonDict) -> Spec:
     return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
 
 
-def schema_words(schema: Schema) -> JsonDict:
-    """A schema as plain values, in the keys of a schema file."""
-    columns = []
-    for column in schema.columns:
-        words: JsonDict = {"name": column.name, "type": column.type, "min": column.min, "max": column.max}
-        words |= {"categories": list(column.categories) or None, "missing": column.missing}
-        words |= {"integer": column.integer or None, "scale": column.scale}
-        columns.append({key: value for key, value in words.items() if value is not None})
-    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
-    return {key: value for key, value in found.items() if value is not None}
+def table_schema(config: RunConfig) -> Schema | None:
+    """The declared columns of the run's table, None where its data are none."""
+    return declared_schema(config.data) or declared(config)[1]
 
 
 def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
-    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema."""
+    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema.
+
+    A named table's own columns are known to everybody: nobody has to compare them (`table_schema` tells them).
+    """
     if config.data in DATASETS:
         return DATASETS[config.data], None
     if config.schema_file is not None:
         schema = read_schema(config.schema_file)
         size = config.records or schema.train_size or 0
-        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", ""), schema
+        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", "", unit=schema.unit), schema
     if config.classes is None or config.image_size is None:
         raise UserError(
             "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "
