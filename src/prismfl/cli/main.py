@@ -20,9 +20,11 @@ from prismfl.cli import (
     export,
     federation,
     figures,
+    help,
     leaves,
     ledger,
     methods,
+    new,
     partition,
     plan,
     predict,
@@ -41,7 +43,6 @@ from prismfl.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Learn together by exchanging differentially private synthetic data instead of gradients.",
@@ -67,6 +68,8 @@ def main() -> None:
             INTERRUPTED,
         )
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            _fail(f"Cannot open or write '{error.filename}': {error.strerror}; choose another place with --out.", 2)
         if error.errno != errno.ENOSPC:
             raise
         _fail(
@@ -77,6 +80,8 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        if not error.format_message():  # no arguments: help was shown
+            raise SystemExit(2) from None
         _fail(error.format_message(), 2)
 
 
@@ -93,6 +98,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 for command in (
+    new.new,
     run.run,
     resume.resume,
     sweep.sweep,
@@ -113,6 +119,7 @@ for command in (
     synth.synth,
     schema.schema,
     doctor.doctor,
+    help.help,
 ):
     app.command()(command)
 for group in (ledger, federation, server, site, bundle):

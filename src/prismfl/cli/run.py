@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import several, terminal
+from prismfl.cli.completing import complete_method
 from prismfl.cli.options import (
     Channels,
     Classes,
@@ -20,12 +21,16 @@ from prismfl.cli.options import (
     Images,
     ImageSize,
     Label,
+    Ledger,
     Model,
+    Public,
     Records,
     Schema,
     Sets,
+    SiteCap,
     Sites,
     Split,
+    Test,
     Tuning,
     Unit,
 )
@@ -42,6 +47,7 @@ def run(
         typer.Option(
             "--method",
             "-m",
+            autocompletion=complete_method,
             help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD; repeat it to compare several "
             "(default: prism).",
         ),
@@ -54,12 +60,13 @@ def run(
     unit: Unit = None,
     image_size: ImageSize = None,
     channels: Channels = None,
+    test: Test = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,
     split: Split = None,
     model: Model = None,
-    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    public: Public = None,
     images: Images = None,
     seed: Annotated[
         int | None,
@@ -78,8 +85,8 @@ def run(
         ),
     ] = None,
     data_dir: DataDir = None,
-    ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Each site's cap on epsilon over all runs.")] = None,
+    ledger: Ledger = None,
+    cap: SiteCap = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", help="The run directory (default: runs/METHOD/DATA_epsE-TIME)."),
@@ -103,7 +110,8 @@ def run(
         lines = [*wanted, *(sets or [])]
         place = several.Several(tuple(dict.fromkeys(method or ())), chosen_seeds, out=out, yes=yes)
         return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
-    given["method"] = method[0] if method else None
+    if method:
+        given["method"] = method[0]
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
     if asked.workers is None:
         asked = asked.model_copy(update={"workers": 0})

@@ -135,6 +135,14 @@ def at_hand(file: Path | None, sets: list[str] | None, given: Mapping[str, Any])
     return with_here(file, sets or [], data_keys(given), say)
 
 
+def own_data(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given by its keys, on top of this folder's prismfl.toml; data must be in one of them."""
+    found = at_hand(None, None, given)
+    if found.get("data") is None:
+        raise UserError("Which data? Give DATA, or declare your own once in this folder: prismfl new DATA.")
+    return found
+
+
 @contextmanager
 def progress() -> Iterator[Any]:
     """A bar on stderr: what, how far, how long. Where nobody would see it, nothing is loaded to draw it."""

@@ -18,6 +18,7 @@ from prismfl.core.rounds import initial_state
 from prismfl.core.task import Task
 from prismfl.data import Dataset
 from prismfl.errors import UserError
+from prismfl.files.fresh import check_place
 from prismfl.metrics.utility import accuracy
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
@@ -40,6 +41,7 @@ from prismfl.runs.planning import (
     mixed_public,
     public_images_of,
     resolve,
+    sent_up,
     settled,
     task_of,
     tuned,
@@ -58,6 +60,8 @@ from prismfl.runs.records import (
 from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
 from prismfl.transport.workers import fitting, transport
+
+ROOM = 20_000_000  # bytes: checkpoints, metrics, what is drawn; releases come on top, kept on the way and at their end
 
 
 def run(
@@ -114,13 +118,14 @@ def _run(
     config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
+    path = Path(config.out) if config.out else _default_path(config, method, created)
+    check_place(path, needed=ROOM + 2 * sent_up(settings, task, method), option="--out")
     job, dataset = _job(identity, resolved, settings, task, method, warn, given=given)
     parts = split_records(config, dataset, job) if given is None else parts_given(given, job)
     predictor(job)
     if encoded.looked_through(task, method):
         encoded.rows_of(task)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
-    path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
     keep_facts(directory, job.task, dataset.schema)
@@ -303,7 +308,8 @@ def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
 
 def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
-    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads", "workers"})
+    kept_out = {"out", "ledger", "data_dir", "threads", "workers", "test"}
+    public = config.model_dump(mode="json", exclude=kept_out)
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
 
