@@ -49,16 +49,24 @@ app = typer.Typer(
 )
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Entry point: mistakes become one clear line and an exit code, never a traceback."""
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer makes this of Ctrl-C
+            raise KeyboardInterrupt
         if isinstance(code, int) and code:  # a command that has found something bad, and has said so
             raise SystemExit(code)
     except PrismError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).", 130)
+        _fail(
+            "Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).",
+            INTERRUPTED,
+        )
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             _fail(f"Cannot open or write '{error.filename}': {error.strerror}; choose another place with --out.", 2)
@@ -68,7 +76,7 @@ def main() -> None:
             "The disk is full; nothing was sent, the last checkpoint is whole. Free space, then: prismfl resume RUN.", 2
         )
     except typer.Abort:
-        _fail("Stopped.", 130)
+        _fail("Stopped.", INTERRUPTED)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -34,6 +34,7 @@ from prismfl.cli.options import (
     Tuning,
     Unit,
 )
+from prismfl.privacy import account, beside
 
 NOT_ASKED = ("config", "sets", "fmt", "images", "seeds", "yes", "method")
 """Arguments that are no keys of one run."""
@@ -77,6 +78,12 @@ def run(
     encoder: Encoder = None,
     tuning: Tuning = None,
     device: Annotated[str | None, typer.Option(help="cpu, or a device that torch knows (default: cpu).")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Processes that simulate sites side by side; the result is the same (default: physical cores)."
+        ),
+    ] = None,
     data_dir: DataDir = None,
     ledger: Ledger = None,
     cap: SiteCap = None,
@@ -92,8 +99,8 @@ def run(
 ) -> None:
     """Run a method on a data set and keep everything in a run directory; several methods or seeds end in one table."""
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
+    beside.start(account.served)
     given = terminal.at_hand(config, sets, given)
-    from prismfl.report.tables import result_table
     from prismfl.runs import choosing, simulate
 
     wanted = [] if images is None else [f"settings.images={images}"]
@@ -106,9 +113,11 @@ def run(
     if method:
         given["method"] = method[0]
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
+    if asked.workers is None:
+        asked = asked.model_copy(update={"workers": 0})
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
         result = simulate.run(
             asked, method=chosen, encoder=looked, progress=progress, warn=terminal.warn, tell=terminal.say
         ).as_dict()
-    terminal.emit(result, fmt, lambda: result_table(result))
+    terminal.emit_result(result, fmt)

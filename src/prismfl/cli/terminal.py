@@ -100,6 +100,17 @@ def emit(value: Any, fmt: str, table: Any) -> None:
         raise UserError(f"Expected --format table or json, got '{fmt}'.")
 
 
+def emit_result(result: dict[str, Any], fmt: str) -> None:
+    """A run's result; the tables are loaded for whoever looks at one."""
+
+    def table() -> Any:
+        from prismfl.report.tables import result_table
+
+        return result_table(result)
+
+    emit(result, fmt, table)
+
+
 def rows(title: str, shown: list[dict[str, Any]], fmt: str, *, value: Any = None, caption: str | None = None) -> None:
     """A table of `shown`; as JSON these rows, or the `value` that they are taken from."""
     from prismfl.report.tables import simple_table
@@ -134,7 +145,10 @@ def own_data(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """A bar on stderr: what, how far, how long."""
+    """A bar on stderr: what, how far, how long. Where nobody would see it, nothing is loaded to draw it."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -62,7 +62,14 @@ class RunConfig(BaseModel):
     )
     device: str = "cpu"
     threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
-    transcript: Literal["ends", "full", "digests"] = Field("ends", description="which rounds are kept whole")
+    workers: int | None = Field(
+        None,
+        ge=0,
+        description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it",
+    )
+    transcript: Literal["ends", "full", "digests"] = Field(
+        "ends", description="which rounds are kept whole; ends: the first and the last, of fifty sites at most"
+    )
     ledger: str | None = Field(None, description="folder of the ledgers that last (your own data: yours by default)")
     dataset: str | None = Field(None, description="declared name of your own data on the ledger (default: their path)")
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")

@@ -104,10 +104,10 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
     named: list[Identities] = []  # the same records in every round: named once
-    if dataset.pictures is not None:
-        named.append(shown_records(dataset, rows).identities)
 
     def take() -> Records:
+        if dataset.pictures is not None and not named:
+            named.append(shown_records(dataset, rows).identities)
         return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
 
     return take

@@ -78,7 +78,8 @@ def make_keys(folder: Path, *, ca: Path | None, say: Say) -> Path:
     """On a party's own machine: its keys, and for a site what is read of its data. What to send to the other side."""
     if (folder / server_config.FILE).is_file():
         settings = load_server(folder)
-        certificates.make_authority(folder / "keys", [*settings.names, "127.0.0.1", "localhost"])
+        names = list(dict.fromkeys([*settings.names, "127.0.0.1", "localhost"]))
+        certificates.make_authority(folder / "keys", names)
         (folder / "sites").mkdir(exist_ok=True)
         schema.begin(folder, server_config.SCHEMA)
         return folder / "keys" / "ca.pem"
