@@ -93,6 +93,11 @@ def test_a_look_drafts_types_and_leaves_bounds_open(table: Path) -> None:
     assert (found.schema["classes"], found.schema["train_size"]) == (["no", "yes"], 60)
 
 
+def test_people_are_counted_where_they_are_the_unit(table: Path) -> None:
+    found = made(table, columns=("age=18..100", "sex=f,m", "grade=0,1,2"), allowed=True, label="ill", unit="hospital")
+    assert found.schema["train_size"] == 2
+
+
 def test_columns_with_another_part_are_no_features(table: Path) -> None:
     options: dict[str, Any] = {"label": "ill", "classes": ["no", "yes"], "records": 10, "sites": 2, "unit": "grade"}
     found = made(table, columns=COLUMNS[:2], split="natural(hospital)", **options)

@@ -119,7 +119,7 @@ def records_question(about: int | None, *, sites: int | None, test: float) -> In
     return Inquiry(
         "records",
         "--records 1000",
-        "About how many records has a site, rounded?",
+        "About how many records (people, where they are the unit) has a site, rounded?",
         "Noise and sampling follow from this number, so it is public: a round one tells nobody who is in it.",
         None if about is None or sites is None else rounded(about * (1 - test) / sites),
         whole(1),

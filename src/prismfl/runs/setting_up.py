@@ -17,6 +17,7 @@ from typing import Any
 from prismfl.data.column_words import WITH_BOUNDS, column_words, parse_column
 from prismfl.data.folders import measured
 from prismfl.data.layout import DataLayout, rounded
+from prismfl.data.schema import plain
 from prismfl.data.schema_draft import draft, load_columns
 from prismfl.data.schema_file import read_schema
 from prismfl.data.schemes import parse_split
@@ -78,7 +79,9 @@ def look(layout: DataLayout, *, label: str | None = None, unit: str | None = Non
         return Looked()
     text, notes = draft(layout.path, label=label, unit=unit, bounds_from_data=False)
     drafted = tomllib.loads(text)
-    cells = next(iter(load_columns(layout.path).values()))
+    table = load_columns(layout.path)
+    # Where people have several rows, what is declared is how many people there are.
+    cells = next(iter(table.values())) if unit is None else {plain(cell) for cell in table[unit]}
     facts = {"classes": drafted["classes"]} if "classes" in drafted else {}
     more = {key: value for key, value in drafted.items() if key not in ("label", "classes", "unit", "columns")}
     return Looked(rounded(len(cells)), facts, more, drafted.get("columns", []), tuple(notes))
