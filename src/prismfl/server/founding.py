@@ -15,6 +15,7 @@ from prismfl.files import schema
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import read_regular
 from prismfl.files.fresh import write_folder
+from prismfl.files.written import toml_value
 from prismfl.runs.config import validate
 from prismfl.runs.names import check_name
 from prismfl.runs.planning import find_method
@@ -129,7 +130,7 @@ def _run(agreed: Agreed) -> str:
     if agreed.data not in DATASETS:
         told |= {"schema_file": None if agreed.schema_file is None else SCHEMA_FILE, "classes": agreed.classes}
         told |= {"image_size": agreed.image_size, "channels": agreed.channels, "records": agreed.records}
-    return "".join(f"{key} = {site_config.toml_value(value)}\n" for key, value in told.items() if value is not None)
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in told.items() if value is not None)
 
 
 def _server_steps(agreed: Agreed, host: str, port: int) -> str:
