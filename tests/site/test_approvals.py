@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from prismfl.errors import UserError
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.sites import preview
+from prismfl.site import egress
 from prismfl.site.approvals import Approvals, nearest_words
 from prismfl.site.egress import EgressLog
 from tests.site.folders import make_site
@@ -133,3 +136,30 @@ def test_a_decision_of_an_earlier_version_still_stands(tmp_path: Path) -> None:
     (held,) = Approvals(office.folder).all()
     (office.folder / "outbox" / held.id / "decision").write_text("denied")
     assert Approvals(office.folder).find(held.id).decision == "denied"
+
+
+def test_two_who_decide_at_once_are_both_heard(tmp_path: Path) -> None:
+    """The bug: each reads what is there, adds itself, and writes over the other; a no is lost beside a yes."""
+    office = make_site(tmp_path, "north", approval=True, approvers=8)
+    ask(office, description())
+    approvals = Approvals(office.folder)
+    (held,) = approvals.all()
+
+    def approve(who: str) -> None:
+        approvals.decide(held.id, "approved", by=who, reason="fine")
+
+    threads = [threading.Thread(target=approve, args=(f"person {i}",)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = approvals.find(held.id)
+    assert (len(found.words), found.decision) == (8, "approved")
+
+
+def test_an_account_without_a_name_is_told_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert egress._user() == f"uid {os.getuid()}"

@@ -6,6 +6,7 @@ one release, its bytes and its config alone, has a name and a reason, and stands
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import time
@@ -99,15 +100,19 @@ class Approvals:
     def decide(self, name: str, decision: Decision, *, by: str, reason: str) -> Held:
         """Write down what a person decides on a held release. It is approved once as many people as it needs have said
         so, and denied by one; what is decided stands."""
-        held, by, reason = self.find(name), _text("name", by, MOST_NAME), _text("reason", reason, MOST_REASON)
-        if held.decision != "waiting":
-            raise UserError(f"Release '{name}' was {held.decision} before; that stands.")
-        if decision == "approved" and _same(by) in {_same(word.by) for word in held.words}:
-            raise UserError(f"{by} has approved '{name}' already; it needs another person as well.")
-        digest = str(read_json(self.folder / name / HELD)["digest"])
-        EgressLog(self.site).decision(name, held.release, digest=digest, decision=decision, by=by, reason=reason)
-        words = [*held.words, Word(decision, by, reason, datetime.now(UTC).isoformat(timespec="seconds"))]
-        write_atomically(self.folder / name / WORDS, json.dumps([asdict(word) for word in words], indent=2).encode())
+        by, reason = _text("name", by, MOST_NAME), _text("reason", reason, MOST_REASON)
+        place = self.folder / self.find(name).id
+        with (place / HELD).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of two at once, both words are kept: a no is not lost beside a yes
+            held = self.find(name)
+            if held.decision != "waiting":
+                raise UserError(f"Release '{name}' was {held.decision} before; that stands.")
+            if decision == "approved" and _same(by) in {_same(word.by) for word in held.words}:
+                raise UserError(f"{by} has approved '{name}' already; it needs another person as well.")
+            digest = str(read_json(place / HELD)["digest"])
+            EgressLog(self.site).decision(name, held.release, digest=digest, decision=decision, by=by, reason=reason)
+            words = [*held.words, Word(decision, by, reason, datetime.now(UTC).isoformat(timespec="seconds"))]
+            write_atomically(place / WORDS, json.dumps([asdict(word) for word in words], indent=2).encode())
         return self.find(name)
 
     def find(self, name: str) -> Held:

@@ -8,10 +8,10 @@ decision, so that a log that was written anew does not fit the ledger.
 from __future__ import annotations
 
 import fcntl
-import getpass
 import hashlib
 import json
 import os
+import pwd
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,7 +69,7 @@ class EgressLog:
     def decision(self, held: str, release: str, *, digest: str, decision: str, by: str, reason: str) -> None:
         """Note what a person has decided on a release, before it counts."""
         told = {"what": "decision", "id": held, "release": release, "digest": digest}
-        self._append({**told, "decision": decision, "by": by, "reason": reason, "user": getpass.getuser()})
+        self._append({**told, "decision": decision, "by": by, "reason": reason, "user": _user()})
 
     def rows(self) -> list[dict[str, Any]]:
         """Every whole row of the log, oldest first."""
@@ -110,6 +110,14 @@ class EgressLog:
             file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _user() -> str:
+    """The account that a decision was made from, as the system knows it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container that has no name for it
+        return f"uid {os.getuid()}"
 
 
 def _last(file: BinaryIO) -> str:
