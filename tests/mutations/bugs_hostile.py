@@ -15,7 +15,7 @@ from prismfl.methods import METHODS
 from prismfl.methods.averaging import dp_fedavg_client
 from prismfl.privacy import mechanisms
 from prismfl.runs import description, planning
-from prismfl.site import egress, policy
+from prismfl.site import approvals, policy
 from prismfl.site.office import Office
 from tests.hostile import test_foreign_methods as foreign
 from tests.hostile import test_server as server
@@ -220,7 +220,7 @@ BUGS = [
     ),
     Bug(
         "an approval is for the beginning of a run's name",
-        egress,
+        approvals,
         "approval_id",
         '"\\0".join((release.id, hashlib.sha256(raw).hexdigest(), config))',
         "release.run[:12]",
