@@ -6,6 +6,7 @@ release takes the meter's reading. `exact()` opens the records and says so: the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,25 @@ from prismfl.stages import track
 
 CHUNK = 500
 Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def table_rows(places: Rows, sizes: Sequence[int], weights: Sequence[float]) -> Rows:
+    """The rows of several histograms side by side, written out: one weight in each table."""
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        cells = _cells(places(x, y).cpu(), sizes)
+        out = torch.zeros(len(cells), sum(sizes), dtype=torch.float64)
+        return out.scatter_(1, cells, torch.tensor(weights, dtype=torch.float64).expand(len(cells), -1))
+
+    return rows
+
+
+def _cells(places: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Places in each table as places in all tables side by side."""
+    cells = torch.tensor(sizes)
+    # As doubles: what is too large for a whole number would come back as one below zero.
+    inside = torch.minimum(torch.nan_to_num(places.double()).clamp(min=0.0), (cells - 1).double())
+    return inside.to(torch.int64) + cells.cumsum(0) - cells
 
 
 @dataclass
@@ -98,6 +118,34 @@ class PrivateRecords:
     def noisy_histogram(self, *, sigma: float) -> torch.Tensor:
         """Noisy number of units in each declared class."""
         return self.noisy_sum(self._one_hot, bound=1.0, sigma=sigma)
+
+    def noisy_tables(
+        self, places: Rows, *, sizes: Sequence[int], weights: Sequence[float], bound: float, sigma: float
+    ) -> torch.Tensor:
+        """Several histograms in one release, side by side; `places(x, y)` is the cell of each in which a record lies.
+
+        A record counts `weights[k]` in table k, so its whole row is exactly as long as the weights, which may not be
+        longer than `bound`. Places outside a table count in its nearest cell. Rows are never written out.
+        """
+        if len(sizes) != len(weights) or min(sizes, default=0) < 1:
+            raise UserError(f"Expected tables with cells, and a weight for each, got {len(sizes)} and {len(weights)}.")
+        if not math.sqrt(math.fsum(w * w for w in weights)) <= bound:
+            raise BoundaryError(f"Weights of tables are longer than the bound {bound} that was declared for them.")
+        if self.reference:
+            return self.noisy_sum(table_rows(places, sizes, weights), bound=bound, sigma=sigma)
+        share, size, done = self._shares(), self._chunk(1.0), 0
+        blocks = self._rows_in_chunks(places, self._records, size)
+        next(blocks)
+        counts = torch.zeros(sum(sizes), dtype=torch.float64)
+        for block in blocks:
+            part = share[done : done + len(block)]
+            cells = _cells(block, sizes)
+            counts += torch.bincount(cells.flatten(), part.repeat_interleave(len(sizes)), minlength=len(counts))
+            done += len(block)
+        flat = counts * torch.tensor(weights, dtype=torch.float64).repeat_interleave(torch.tensor(sizes))
+        answer = self._with_noise(flat, bound=bound, sigma=sigma)
+        self._charge(sigma, rate=1.0, kind="gaussian")
+        return answer.to(self._width)
 
     def noisy_moments(
         self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float

@@ -13,7 +13,7 @@ from prismfl.methods.averaging import (
     local_only,
     scaffold,
 )
-from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, threedgl
+from prismfl.methods.generators import ddp_vae, dp_feta, dp_gan, dp_merf, dpdm, marginals, threedgl
 from prismfl.methods.gradients import fedem, fedem_dp, fedsgd, noisy_sgd
 from prismfl.methods.landscape import dsc, feddm, feddm_dp, fedlap, fedlap_dp, psg
 from prismfl.methods.prism import auto, client, local, prism
@@ -38,6 +38,7 @@ METHODS: dict[str, Method] = {
     "local-only": local_only.METHOD,
     "3dgl": threedgl.METHOD,
     "ddp-vae": ddp_vae.METHOD,
+    "dp-marginals": marginals.METHOD,
     "dp-feta": dp_feta.METHOD,
     "dpdm": dpdm.METHOD,
     "dp-merf": dp_merf.METHOD,

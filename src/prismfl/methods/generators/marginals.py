@@ -1,0 +1,309 @@
+"""dp-marginals: noisy tables of one, two and three columns from every site, and a graphical model of their sum.
+
+Paper: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference for differential privacy", 2019; and
+McKenna, Mullins, Sheldon, Miklau, "AIM: An Adaptive and Iterative Mechanism for Differentially Private Synthetic Data",
+2022.
+
+What leaves a site, once: all single columns (in fine bins), all pairs with the label, and further cliques (declared, or
+all pairs of columns whose tables are small enough for the noise), as one Gaussian release. A record counts once in each
+table, so its row is exactly as long as the weights, whatever it holds. Sums add up over sites, also in a secure sum.
+The server fits a graphical model with `mbi` (private-pgm, McKenna et al. 2019; extra `tables`) and draws records.
+
+Bins, cliques and weights follow from declared numbers, never from records. Without `mbi` the server makes the copula of
+`latent.py` from the same release, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+
+from prismfl.core.method import Chosen, DPSettings, Inbox, Items, Method, Shapes, Site, State, Summed, Wanted
+from prismfl.core.payloads import Payload, Statistics, Synthesizer, SyntheticSet, Weights
+from prismfl.core.task import Task
+from prismfl.data.declared import declared_words
+from prismfl.errors import UserError
+from prismfl.kernels.loss import Params
+from prismfl.methods import robust
+from prismfl.methods.generators import copula_tables, graphical, questions
+from prismfl.methods.generators.discrete import Clique, Variables
+from prismfl.methods.generators.graphical import Drawing
+from prismfl.methods.generators.questions import BOUND, Counts, Questions
+from prismfl.nets.classifier import network
+from prismfl.nets.columns import Columns
+from prismfl.nets.training import fit as train
+from prismfl.privacy import account
+from prismfl.privacy.cost import Cost
+from prismfl.rng import Key
+
+MOST_DRAWN = 100_000
+WITHOUT = (
+    "mbi is not installed, so a copula is made of the tables instead of a graphical model; for that: "
+    "pip install 'prismfl[tables]'."
+)
+
+
+class Config(DPSettings):
+    """Which tables are released, and how the model is fitted and sampled."""
+
+    columns: tuple[str, ...] | None = Field(None, description="columns of a table: n, m, b or c5; known for named data")
+    names: tuple[str, ...] | None = Field(None, description="names of the columns, for cliques and messages")
+    bins: int = Field(16, ge=2, le=256, description="equal bins of a number over its declared range")
+    finer: int = Field(8, ge=1, le=64, description="so many parts of a bin are told apart in single columns")
+    cliques: tuple[tuple[str, ...], ...] | None = Field(
+        None,
+        max_length=2000,
+        description="further tables: names (or numbers) of 2 or 3 columns each; None takes all small pairs",
+    )
+    pair_cells: int = Field(400, ge=0, description="pairs of columns with larger tables are not asked")
+    fitter: Literal["auto", "copula"] = Field("auto", description="auto: a graphical model where mbi is installed")
+    model_cells: int = Field(
+        40_000, ge=100, le=5_000_000, description="size of the graphical model: cells of its tables"
+    )
+    steps: int = Field(1000, ge=1, description="steps of the model's fit, at most")
+    samples: int | None = Field(None, ge=1, description="synthetic records; None makes as many as all sites declare")
+
+    @field_validator("rounds")
+    @classmethod
+    def _one(cls, rounds: int) -> int:
+        if rounds != 1:
+            raise ValueError("expected 1")
+        return rounds
+
+
+def columns_of(cfg: Config, task: Task) -> Columns:
+    """The declared columns of a record."""
+    width = math.prod(task.shape)
+    columns = Columns.parse(cfg.columns or declared_words(task.data) or ["n"] * width)
+    if columns.width != width:
+        raise UserError(f"Expected columns of {width} features in all, got {columns.width}.")
+    return columns
+
+
+@lru_cache(maxsize=16)
+def _asked(
+    columns: Columns,
+    labels: int,
+    names: tuple[str, ...] | None,
+    cliques: tuple[tuple[str, ...], ...] | None,
+    bins: int,
+    finer: int,
+    pair_cells: int,
+) -> Questions:
+    variables = Variables.of(columns, bins=bins, labels=labels)
+    known = [*(names or (str(k) for k in range(len(variables.columns)))), *(["label"] if variables.labels else [])]
+    if len(known) != len(variables):
+        raise UserError(f"Expected {len(variables.columns)} names of columns, got {len(names or ())}.")
+    given = None if cliques is None else [_clique(one, known) for one in cliques]
+    found = questions.design(variables, finer=finer, given=given, pair_cells=pair_cells)
+    questions.check_size(found, known)
+    return found
+
+
+def _clique(words: Sequence[str], known: Sequence[str]) -> Clique:
+    """The columns of a declared clique."""
+    for word in words:
+        if word not in known and not (word.isdigit() and int(word) < len(known)):
+            raise UserError(f"Unknown column '{word}' in a clique; the columns are {', '.join(known[:20])}.")
+    found = sorted({known.index(word) if word in known else int(word) for word in words})
+    if len(found) != len(words) or not 2 <= len(found) <= 3:
+        raise UserError(f"Expected 2 or 3 different columns in a clique, got {', '.join(words) or 'none'}.")
+    return tuple(found)
+
+
+def questions_of(cfg: Config, task: Task) -> Questions:
+    """The tables of the release, from public facts alone."""
+    return _asked(columns_of(cfg, task), len(task.classes), cfg.names, cfg.cliques, cfg.bins, cfg.finer, cfg.pair_cells)
+
+
+def init(cfg: Config, task: Task, key: Key) -> Items:
+    """Nothing to begin with, but columns and cliques that do not fit the task are refused."""
+    questions_of(cfg, task)
+    return {}
+
+
+def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
+    """All tables in one answer of the door."""
+    asked = questions_of(cfg, site.task)
+    answer = site.records.noisy_tables(
+        asked.places, sizes=asked.sizes, weights=asked.weights, bound=BOUND, sigma=cfg.noise
+    )
+    return {"tables": Statistics({"counts": answer})}, {}
+
+
+def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
+    """The model of all sites' sum, a set drawn from it, and a classifier trained on that."""
+    asked = questions_of(cfg, task)
+    flat, noise = together(cfg, task, asked, inbox)
+    generator = fitted(cfg, asked, flat, noise)
+    count = cfg.samples or min(MOST_DRAWN, task.records * len(task.sites))
+    x, y = sample(cfg, task, generator, count, key=key.child("draw"))
+    made = SyntheticSet.of(x.reshape(-1, *task.shape), y)
+    return {"generator": generator, "synthetic": made, "model": Weights(classifier(task, x, y, key.child("model")))}
+
+
+def together(cfg: Config, task: Task, asked: Questions, inbox: Inbox) -> tuple[torch.Tensor, float]:
+    """The sum of all sites' tables and its noise; none counts for more than twice the declared records."""
+    rows = torch.stack([items["tables"].tensors["counts"].double() for _, items in sorted(inbox.items())])
+    if len(rows) == 1:
+        return rows[0], cfg.noise
+    counts = torch.stack([_sizes(asked, row, cfg.noise)[0] for row in rows])[:, None]
+    factors = robust.site_weights(counts, records=task.records, noise=_sizes(asked, rows[0], cfg.noise)[1])
+    return (factors[:, None] * rows).sum(0), cfg.noise * float(factors.square().sum().sqrt().clamp(min=1e-9))
+
+
+def _sizes(asked: Questions, row: torch.Tensor, noise: float) -> tuple[torch.Tensor, float]:
+    """How many records a release counts, from all tables together, and its noise."""
+    sizes, weights = torch.tensor(asked.sizes, dtype=torch.float64), torch.tensor(asked.weights, dtype=torch.float64)
+    sums = torch.stack([part.sum() for part in torch.split(row, list(asked.sizes))])
+    trust = weights.square() / sizes
+    return (trust * sums / weights).sum() / trust.sum(), noise / float(trust.sum().sqrt())
+
+
+def fitted(cfg: Config, asked: Questions, flat: torch.Tensor, noise: float) -> Synthesizer:
+    """What is drawn from: one table of probabilities a column, and how each bin of a number is filled."""
+    variables, (singles, tables) = asked.variables, asked.tables(flat, noise)
+    inside = {f"inside.{k}": filling(variables.columns[k].bins, asked.finer, table) for k, table in singles.items()}
+    coarse = {(k,): coarser(variables.columns[k].bins, asked.finer, table) for k, table in singles.items()}
+    if not fits_graph(cfg):
+        return Synthesizer({**copula_tables.fit(variables, coarse, tables), **inside}, {"kind": "copula"})
+    known = tables if variables.labels else {**coarse, **tables}
+    model = graphical.chosen(variables, known, limit=cfg.model_cells)
+    steps = graphical.fit(variables, known, model, steps=cfg.steps)
+    made = {f"chances.{step.column}": step.chances.to(torch.float32) for step in steps}
+    made |= {f"given.{step.column}": torch.tensor(step.given, dtype=torch.int64) for step in steps}
+    order = torch.tensor([step.column for step in steps])
+    return Synthesizer({**made, **inside, "order": order}, {"kind": "graphical"})
+
+
+def fits_graph(cfg: Config) -> bool:
+    """Whether the server fits a graphical model, or makes a copula."""
+    return cfg.fitter == "auto" and graphical.installed()
+
+
+def coarser(bins: int, finer: int, table: Counts) -> Counts:
+    """A single column's table in its own bins."""
+    if not bins or finer == 1:
+        return table
+    cut = bins * finer
+    counts = torch.cat([table.counts[:cut].reshape(bins, finer).sum(1), table.counts[cut:]])
+    return Counts(counts, table.noise * math.sqrt(finer))
+
+
+def filling(bins: int, finer: int, table: Counts) -> torch.Tensor:
+    """How the parts of each bin share its records: evenly, but for what is more than noise (James and Stein)."""
+    if not bins or finer == 1:
+        return torch.ones(max(1, bins), 1)
+    found = table.counts[: bins * finer].reshape(bins, finer)
+    even = found.sum(1, keepdim=True) / finer
+    apart = found - even
+    kept = (1.0 - (finer - 1) * table.noise**2 / apart.square().sum(1, keepdim=True).clamp(min=1e-9)).clamp(min=0.0)
+    parts = (even + kept * apart).clamp(min=0.0)
+    total = parts.sum(1, keepdim=True)
+    return torch.where(total > 0, parts / total.clamp(min=1e-9), 1.0 / finer).to(torch.float32)
+
+
+def sample(cfg: Config, task: Task, generator: Payload, count: int, *, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+    """`count` encoded records and their labels. The structure comes from the settings, never from what was sent."""
+    asked, draws = questions_of(cfg, task), key.child("records").torch()
+    variables, tensors = asked.variables, generator.tensors
+    if "order" in tensors:
+        order = [int(k) for k in tensors["order"]]
+        steps = [Drawing(k, tuple(tensors[f"given.{k}"].tolist()), tensors[f"chances.{k}"]) for k in order]
+        codes = graphical.draw(steps, variables.sizes, count, draws)
+    else:
+        codes = copula_tables.draw(variables, tensors, count, draws)
+    y = codes[:, variables.label] if variables.label is not None else torch.zeros(count, dtype=torch.int64)
+    for k, one in enumerate(variables.columns):
+        if one.bins and asked.finer > 1:
+            codes[:, k] = _finer_place(codes[:, k], one.bins, tensors[f"inside.{k}"], draws)
+    return variables.records(codes, draws, finer=asked.finer), y
+
+
+def _finer_place(place: torch.Tensor, bins: int, inside: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+    edges, finer = inside.double().cumsum(1)[place.clamp(max=bins - 1)], inside.shape[1]
+    at = torch.rand(len(place), 1, generator=draws, dtype=torch.float64) * edges[:, -1:]
+    part = (at >= edges).sum(1).clamp(max=finer - 1)
+    return torch.where(place < bins, place * finer + part, bins * finer)
+
+
+def classifier(task: Task, x: torch.Tensor, y: torch.Tensor, key: Key) -> Params:
+    """The task's network, trained on synthetic records."""
+    net, fresh = network(task, key=key.child("network"))
+    epochs = max(3, min(60, 100_000 // max(1, len(x))))
+    x, y = x.reshape(-1, *task.shape).to(task.device), y.to(task.device)
+    return train(net, fresh, x=x, y=y, epochs=epochs, batch=64, lr=0.05, key=key.child("fit"))
+
+
+def plan(cfg: Config, task: Task) -> Cost:
+    """One Gaussian answer."""
+    return task.gaussian(cfg.noise)
+
+
+def summed(cfg: Config, task: Task) -> Summed:
+    """The server needs no more than the sum of the sites' tables."""
+    return Summed("tables", bound=BOUND, sigma=cfg.noise)
+
+
+def shapes(cfg: Config, task: Task) -> Shapes:
+    """One number a cell."""
+    return {"tables": {"counts": ("float32", (sum(questions_of(cfg, task).sizes),))}}
+
+
+def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
+    """Tables of declared records: none below zero, none with more records than there are, but for noise."""
+    asked = questions_of(cfg, task)
+    flat = items["tables"].tensors["counts"].double()
+    for part, weight in zip(torch.split(flat, list(asked.sizes)), asked.weights):
+        why = robust.count_fault(part / weight, task, cfg.noise * BOUND / weight)
+        if why is not None:
+            return why
+    return None
+
+
+def auto(asked: Wanted) -> Chosen:
+    """Bins and the largest table of two columns, by what the noise of all sites' sum bears."""
+    task, given = asked.task, asked.given
+    cfg = Config(**given)
+    sites = len(task.sites)
+    noise = account.gaussian_sigma(asked.epsilon, task.delta) * (1.0 if asked.secure else math.sqrt(sites))
+    columns, records = columns_of(cfg, task), float(task.records * sites)
+    bins, most = questions.worth_asking(columns, labels=len(task.classes), noise=noise, records=records)
+    chosen = {name: value for name, value in (("bins", bins), ("pair_cells", most)) if name not in given}
+    words = [f"bins {bins} of a number: as fine as tables of {records:.3g} records with noise {noise:.3g} bear"]
+    if cfg.cliques is None:
+        words.append(
+            f"pair_cells {most}: " + ("pairs of columns would drown" if not most else "larger tables would drown")
+        )
+    return Chosen(chosen, tuple(words))
+
+
+def advice(cfg: Config, task: Task) -> list[str]:
+    """That there will be a copula, where the fitter of graphical models is not installed."""
+    return [WITHOUT] if cfg.fitter == "auto" and not graphical.installed() else []
+
+
+METHOD = Method(
+    name="dp-marginals",
+    summary="noisy tables of one, two and three columns; a graphical model of all sites' sum",
+    paper="McKenna et al. 2019, 2022 (private-pgm, AIM)",
+    settings=Config,
+    leaves={"tables": Statistics},
+    guarantee="site",
+    init=init,
+    client=client,
+    server=server,
+    plan=plan,
+    shapes=shapes,
+    possible=possible,
+    summed=summed,
+    auto=auto,
+    advice=advice,
+    kinds=("table",),
+    tiny={"bins": 3, "finer": 2, "fitter": "copula", "samples": 40},
+)
