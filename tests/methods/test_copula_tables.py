@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from prismfl.methods.generators import copula_tables
-from prismfl.methods.generators.discrete import Variables
 from prismfl.methods.generators.questions import Counts
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Variables
 
 
 def test_marginals_and_correlations_come_back() -> None:

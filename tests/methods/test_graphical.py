@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from prismfl.methods.generators import graphical
-from prismfl.methods.generators.discrete import Variables
 from prismfl.methods.generators.graphical import Drawing, Graph
 from prismfl.methods.generators.questions import Counts
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Variables
 
 FOUND = Variables.of(Columns.parse(["b", "b", "b"]), bins=2, labels=2)
 

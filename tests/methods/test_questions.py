@@ -9,9 +9,9 @@ import torch
 
 from prismfl.errors import UserError
 from prismfl.methods.generators import questions
-from prismfl.methods.generators.discrete import Variables
 from prismfl.methods.generators.questions import BOUND, check_size, design, worth_asking
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Variables
 
 COLUMNS = Columns.parse(["n", "c3", "b"])
 FOUND = Variables.of(COLUMNS, bins=4, labels=2)

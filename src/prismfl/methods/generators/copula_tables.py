@@ -14,11 +14,11 @@ import torch
 from prismfl.kernels.loss import Params
 from prismfl.methods.generators import latent
 from prismfl.methods.generators.copula import CHOICE, Layout, merge, places
-from prismfl.methods.generators.discrete import Clique, Variables
 from prismfl.methods.generators.graphical import expected, given_label, total_of
 from prismfl.methods.generators.latent import Copula
 from prismfl.methods.generators.questions import Counts
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Clique, Variables
 
 
 def layout_of(variables: Variables) -> Layout:

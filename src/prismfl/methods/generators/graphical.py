@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismfl.methods.generators.discrete import Clique, Variables, cells
 from prismfl.methods.generators.questions import Counts
+from prismfl.nets.discrete import Clique, Variables, cells
 
 LEAST = 1e-9
 STEPS_AT_ONCE = 50  # what the fitter does between two looks at whether it still moves

@@ -31,11 +31,11 @@ from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
 from prismfl.methods.generators import copula_tables, graphical, questions
-from prismfl.methods.generators.discrete import Clique, Variables
 from prismfl.methods.generators.graphical import Drawing
 from prismfl.methods.generators.questions import BOUND, Counts, Questions
 from prismfl.nets.classifier import network
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Clique, Variables
 from prismfl.nets.training import fit as train
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost

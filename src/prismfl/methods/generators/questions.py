@@ -14,8 +14,8 @@ from itertools import combinations
 import torch
 
 from prismfl.errors import UserError
-from prismfl.methods.generators.discrete import Clique, Variables, cells
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Clique, Variables, cells
 
 BOUND = 1.0
 HAIR = 1.0 - 1e-12  # weights stay this side of the bound, whatever rounds

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from prismfl.methods.generators.discrete import Variables, cells
 from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Variables, cells
 
 WORDS = ["n", "c3", "b", "n"]
 FOUND = Variables.of(Columns.parse(WORDS), bins=4, labels=2)
