@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import torch
 
 from prismfl.data import Column, Schema
+from prismfl.data.cells import instant
+from prismfl.data.schema import words
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 
@@ -114,7 +117,11 @@ def test_reading_toml_and_yaml(tmp_path: Path) -> None:
         ("max = 120", "", r"Expected declared min and max for numeric column 'age'"),
         ("max = 120", "max = -1", r"Expected finite min < max for column 'age', got min 0.0 and max -1.0"),
         ("max = 120", 'max = "high"', r"Expected a number as max of column 'age'"),
-        ('type = "categorical"', 'type = "text"', r"Expected type numeric, categorical or binary for column 'colour'"),
+        (
+            'type = "categorical"',
+            'type = "text"',
+            r"Expected no key 'categories' in column 'colour'.*: it is text",
+        ),
         ('categories = ["red", "green"]', "", r"Expected declared categories for column 'colour'"),
         ("classes = [0, 1]", "classes = [0]", r"Expected at least two declared classes .*, got 0"),
         ("classes = [0, 1]", "", r"Expected key 'classes' in schema"),
@@ -133,3 +140,77 @@ def test_bad_schema_files(tmp_path: Path, old: str, new: str, message: str) -> N
 def test_missing_schema_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Expected a schema file at .*none\.toml"):
         read_schema(tmp_path / "none.toml")
+
+
+GAPS = Schema(
+    columns=(
+        Column("height", min=100, max=220, missing=True),
+        Column("visits", min=0, max=9, integer=True, missing=True),
+        Column("sex", type="binary", categories=("f", "m"), missing=True),
+        Column("blood", type="categorical", categories=("A", "B"), missing=True),
+    ),
+    label="ill",
+    classes=("0", "1"),
+)
+WITH_GAPS: dict[str, Sequence[object]] = {
+    "height": ["160", "", "NA"],
+    "visits": [9, np.nan, 0],
+    "sex": ["f", None, "m"],
+    "blood": ["", "B", "A"],
+}
+
+
+def test_a_missing_value_is_a_value_of_its_own_by_hand() -> None:
+    """A number has a flag behind it and is 0 where it is missing; a choice has one more place."""
+    assert words(GAPS) == ("m", "m", "c3", "c3")
+    x = GAPS.encode(WITH_GAPS)
+    assert x.tolist() == [
+        [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        [0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0],
+        [0.0, 1.0, -1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0],
+    ]
+    table = GAPS.decode(x)
+    assert table["height"].tolist() == pytest.approx([160.0, np.nan, np.nan], nan_ok=True)
+    assert table["visits"].tolist() == [9, None, 0]
+    assert table["sex"].tolist() == ["f", None, "m"]
+    assert table["blood"].tolist() == [None, "B", "A"]
+
+
+def test_a_filled_in_value_is_no_missing_one() -> None:
+    filled = Schema((Column("height", min=100, max=220, missing=160),), "ill", ("0", "1"))
+    assert words(filled) == ("n",)
+    assert filled.decode(filled.encode({"height": ["", "100"]}))["height"].tolist() == [160.0, 100.0]
+
+
+def test_undeclared_values_go_to_other_where_one_is_declared() -> None:
+    column = Column("ward", type="categorical", categories=("heart", "rest"), other="rest", missing=True)
+    schema = Schema((column,), "ill", ("0", "1"))
+    made = schema.decode(schema.encode({"ward": ["heart", "=cmd()", "", "\u202eheart", "x" * 100_000]}))
+    assert made["ward"].tolist() == ["heart", "rest", None, "rest", "rest"]
+
+
+def test_dates_and_times_are_read_and_written_in_their_own_format() -> None:
+    day = Column("day", type="date", min=instant("2020-01-01"), max=instant("2020-12-31"), format="%d.%m.%Y")
+    at = Column("at", type="date", min=instant("2020-01-01"), max=instant("2021-01-01"), step="hour", missing=True)
+    clock = Column("clock", type="time", step="15 minutes")
+    schema = Schema((day, at, clock), "ill", ("0", "1"))
+    table = {
+        "day": ["05.03.2020", "31.12.2019", date(2020, 12, 31)],
+        "at": ["2020-05-06T07:29", "", datetime(2020, 5, 6, 7, 31)],
+        "clock": ["00:00", "23:52", "12:14:59"],
+    }
+    made = schema.decode(schema.encode(table))
+    assert made["day"].tolist() == ["05.03.2020", "01.01.2020", "31.12.2020"]  # what lies before the year is clipped
+    assert made["at"].tolist() == ["2020-05-06T07:00", None, "2020-05-06T08:00"]
+    assert made["clock"].tolist() == ["00:00", "23:45", "12:15"]
+
+
+def test_numbers_with_commas_and_signs_between_thousands() -> None:
+    cost = Column("cost", min=0, max=10_000, decimal=",", thousands=".", decimals=2)
+    salary = Column("salary", min=0, max=100_000, thousands=" ", integer=True)
+    schema = Schema((cost, salary), "ill", ("0", "1"))
+    made = schema.decode(schema.encode({"cost": ["1.234,5", "7", 2.5], "salary": ["12\u00a0345", "100 000", 3]}))
+    assert made["cost"].tolist() == pytest.approx([1234.5, 7.0, 2.5], abs=0.01)
+    assert made["salary"].tolist() == [12345, 100000, 3]
+    with pytest.raises(UserError, match=r"^Expected a number in column 'cost', row 1, got '1,2,3'\.$"):
+        schema.encode({"cost": ["1,2,3"], "salary": [1]})

@@ -52,7 +52,10 @@ def test_numbers_as_classes_are_names() -> None:
     ("change", "line"),
     [
         ({"lable": "ill"}, "Unknown key 'lable' in s; did you mean 'label'?"),
-        ({"zzz": 1}, "Unknown key 'zzz' in s; known keys: columns, label, classes, unit, train_size."),
+        (
+            {"zzz": 1},
+            "Unknown key 'zzz' in s; known keys: columns, label, classes, unit, train_size, unit_rows, label_per_unit.",
+        ),
         ({"train_size": "many"}, "Expected a whole number as train_size in s, got 'many'."),
         ({"train_size": True}, "Expected a whole number as train_size in s, got True."),
         ({"columns": "age"}, "Expected a list for columns in s, got str."),
@@ -72,7 +75,7 @@ def test_numbers_as_classes_are_names() -> None:
         ),
         (
             {"columns": [{"name": "a", "min": 0, "max": 1, "missing": []}]},
-            "Expected a number or text as missing of column 'a' of s, got [].",
+            "Expected true, a number or text as missing of column 'a' of s, got [].",
         ),
     ],
 )

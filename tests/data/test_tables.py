@@ -132,7 +132,8 @@ def test_prints_are_of_a_record_and_not_of_its_label_or_place(tmp_path: Path) ->
         (
             "age,sex,ill\n1,x,no\n",
             {},
-            "PATH: Value 'x' in column 'sex', row 1, is not one of its declared categories (f, m).",
+            "PATH: Value 'x' in column 'sex', row 1, is not one of its declared categories (f, m); declare it, or "
+            "other = CATEGORY for all such values.",
         ),
         (
             "age,sex,ill,who\n1,f,no,\n",

@@ -103,3 +103,32 @@ def test_a_table_too_wide_for_a_covariance_is_refused(kind: str, what: str) -> N
     with pytest.raises(UserError) as error:
         Recipe(kind, wide, 2)
     assert str(error.value) == f"Synthesizer '{kind}' serves up to 256 {what}, got 257."
+
+
+def with_gaps(count: int = 1500) -> torch.Tensor:
+    """A number around 0.5 that is missing in 10 % of the one kind and 60 % of the other, and what goes with it."""
+    g = torch.Generator().manual_seed(1)
+    z, kind = torch.randn(count, generator=g), (torch.rand(count, generator=g) < 0.4).float()
+    number, other = (0.5 + 0.15 * z).clamp(-1, 1), (0.2 * z + 0.1 * torch.randn(count, generator=g)).clamp(-1, 1)
+    gone = (torch.rand(count, generator=g) < 0.1 + 0.5 * kind).float()
+    return torch.stack([number * (1 - gone), gone, other, kind, 1 - kind], 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_number_is_drawn_as_often_as_it_is_missing_and_moves_no_mean(kind: str) -> None:
+    """Numbers that are missing are kept as 0: taken for values, they would pull 0.5 down to 0.35."""
+    x, recipe = with_gaps(), Recipe(kind, Shape(Columns.parse(["m", "n", "c2"]), hidden=(16,), latent=3), 1, joint=True)
+    records = Records(x, torch.zeros(len(x), dtype=torch.int64))
+    opened = PrivateRecords(records, declared=1500, classes=1, noise=Key.seed(1).noise(), allow_exact=False)
+    how = Training(Queries(60, 0.01, 0.5), start=10, beta=0.05, clip=1.0, lr=0.05)
+    tensors = {f"{kind}.all.{k}": v for k, v in fit(opened, recipe, how, key=Key.seed(2)).items()}
+    made, _ = draw(recipe, tensors, torch.tensor([4000]), key=Key.seed(3))
+    there = made[:, 1] == 0
+    assert set(made[:, 1].tolist()) == {0.0, 1.0}
+    assert bool((made[~there, 0] == 0).all())
+    assert float(made[:, 1].mean()) == pytest.approx(float(x[:, 1].mean()), abs=0.04)
+    assert float(made[there, 0].mean()) == pytest.approx(0.5, abs=0.04)
+    assert float(made[there, 0].std()) == pytest.approx(0.15, abs=0.04)
+    assert float(torch.corrcoef(made[there][:, [0, 2]].T)[0, 1]) > 0.5
+    seldom, often = (float(made[made[:, place] == 1, 1].mean()) for place in (4, 3))
+    assert often - seldom > 0.2

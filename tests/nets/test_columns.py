@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from prismfl.errors import UserError
 from prismfl.nets.columns import Columns
 
-WORDS = st.lists(st.sampled_from(["n", "b", "p", "c1", "c2", "c5"]), min_size=1, max_size=8)
+WORDS = st.lists(st.sampled_from(["n", "m", "b", "p", "c1", "c2", "c5"]), min_size=1, max_size=8)
 
 
 @given(WORDS)
 def test_every_feature_belongs_to_one_column(words: list[str]) -> None:
     columns = Columns.parse(words)
-    places = [*columns.numeric, *columns.binary, *columns.pixels]
+    places = [*columns.numeric, *columns.binary, *columns.pixels, *columns.flags]
     places += [first + i for first, width in columns.blocks for i in range(width)]
     assert sorted(places) == list(range(columns.width))
 
@@ -32,12 +32,33 @@ def test_hardened_numbers_are_valid_records(words: list[str], seed: int, drawn: 
         block = made[:, first : first + width]
         assert bool((block.sum(1) == 1).all())
         assert bool(((block == 0) | (block == 1)).all())
+    for number, flag in columns.missing:
+        assert flag == number + 1
+        assert number in columns.numeric
+        assert set(made[:, flag].tolist()) <= {0.0, 1.0}
+        assert bool((made[made[:, flag] == 1, number] == 0).all())
     assert torch.equal(columns.harden(made), made)  # a valid record stays what it is
 
 
 def test_the_typical_squared_norm_by_hand() -> None:
-    """A choice and a binary have norm 1, a number 0.35, a pixel 0.12."""
+    """A choice and a binary have norm 1, a number 0.35, a pixel 0.12, a flag 0.12."""
     assert Columns.parse(["c3", "b", "n", "n", "p"]).squared_norm() == pytest.approx(1 + 1 + 0.7 + 0.12)
+    assert Columns.parse(["m"]).squared_norm() == pytest.approx(0.35 + 0.12)
+
+
+def test_a_mean_over_the_records_that_have_the_number_by_hand() -> None:
+    """Half of the records have it, and theirs are 0.4 and 0.8: 0.6, though the feature's own mean is 0.3."""
+    columns = Columns.parse(["n", "m"])
+    x = torch.tensor([[0.1, 0.4, 0.0], [0.1, 0.8, 0.0], [0.1, 0.0, 1.0], [0.1, 0.0, 1.0]])
+    assert columns.given_present(x.mean(0)).tolist() == pytest.approx([0.1, 0.6, 0.5])
+    assert columns.present(x)[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_drawn_flag_has_its_share() -> None:
+    columns = Columns.parse(["m"])
+    made = columns.harden(torch.tensor([[0.5, 0.3]]).repeat(4000, 1), torch.Generator().manual_seed(0))
+    assert float(made[:, 1].mean()) == pytest.approx(0.3, abs=0.03)
+    assert set(made[:, 0].tolist()) == {0.0, 0.5}
 
 
 def test_a_choice_without_a_generator_is_its_largest_weight() -> None:
@@ -55,7 +76,7 @@ def test_negative_weights_are_never_drawn() -> None:
 def test_unknown_words_are_refused(word: str) -> None:
     with pytest.raises(UserError) as error:
         Columns.parse(["n", word])
-    assert str(error.value) == (f"Expected a column as n, b, p or c with a number of places (c5), got '{word}'.")
+    assert str(error.value) == (f"Expected a column as n, m, b, p or c with a number of places (c5), got '{word}'.")
 
 
 def test_no_column_is_refused() -> None:

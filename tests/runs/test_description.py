@@ -10,6 +10,7 @@ import torch
 
 from prismfl import __version__
 from prismfl.data import DATASETS, Column, Schema
+from prismfl.data.schema_file import schema_words
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
 from prismfl.nets.encoders.named import named
@@ -23,7 +24,6 @@ from prismfl.runs.description import (
     job_of,
     public_images,
     schema_digest,
-    schema_words,
     spec_of,
 )
 

@@ -259,3 +259,28 @@ def test_a_confirmed_draft_can_be_used(place: Path) -> None:
 )
 def test_what_a_column_looks_like(values: list[Any], look: str) -> None:
     assert look_of(values) == look
+
+
+def test_means_are_those_of_the_values_that_are_there(tmp_path: Path) -> None:
+    """A fill-in of 100 (of heights around 172) would pull the mean down to 165."""
+    g = np.random.default_rng(0)
+    rows = [
+        [
+            "" if g.random() < 0.1 else round(g.normal(172, 8), 1),
+            "" if g.random() < 0.3 else g.choice(["A", "B"]),
+            i % 2,
+        ]
+        for i in range(2000)
+    ]
+    write(tmp_path, ["height", "blood", "ill"], rows)
+    (tmp_path / "schema.toml").write_text(
+        'label = "ill"\nclasses = [0, 1]\n[[columns]]\nname = "height"\nmin = 100\nmax = 220\nmissing = true\n'
+        '[[columns]]\nname = "blood"\ntype = "binary"\ncategories = ["A", "B"]\nmissing = true\n'
+    )
+    made(tmp_path, epsilon=20.0, records=2000, sets=["queries=40", "start=20", "rate=1.0"])
+    found = rows_of(tmp_path / "out" / "synthetic.csv")
+    there = [float(row["height"]) for row in found if row["height"]]
+    assert np.mean(there) == pytest.approx(172, abs=2)
+    assert 1 - len(there) / len(found) == pytest.approx(0.1, abs=0.03)
+    assert np.mean([row["blood"] == "" for row in found]) == pytest.approx(0.3, abs=0.06)
+    assert {row["blood"] for row in found} == {"A", "B", ""}

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prismfl.data.cells import MISSING
 from prismfl.data.faults import Faults
-from prismfl.data.schema import MISSING
 from prismfl.errors import CellError, UserError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from prismfl.data.cells import instant
 from prismfl.data.columns import MOST_COLUMNS
 from prismfl.data.schema import Column, Schema, plain
 from prismfl.errors import UserError
@@ -17,8 +18,12 @@ from prismfl.files.bounded import read_regular
 
 LIMIT = 4 * 2**20  # bytes
 DEPTH = 20
-_TOP = ("columns", "label", "classes", "unit", "train_size")
-_COLUMN = ("name", "type", "min", "max", "categories", "integer", "scale", "missing")
+_TOP = ("columns", "label", "classes", "unit", "train_size", "unit_rows", "label_per_unit")
+_COLUMN = (
+    *("name", "type", "min", "max", "categories", "integer", "scale", "missing", "decimals", "decimal", "thousands"),
+    *("other", "format", "step", "per_unit"),
+)
+IDS, TEXTS = ("id",), ("text",)
 
 
 class _Bounded(yaml.SafeLoader):
@@ -65,31 +70,68 @@ def parse_schema(content: object, *, where: str) -> Schema:
     for key in ("columns", "label", "classes"):
         if key not in top:
             raise UserError(f"Expected key '{key}' in {where}, got {', '.join(top) or 'nothing'}.")
-    unit, size = top.get("unit"), top.get("train_size")
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
-        raise UserError(f"Expected a whole number as train_size in {where}, got {size!r}.")
+    unit = top.get("unit")
     columns = _items(top["columns"], f"columns in {where}")
     if len(columns) > MOST_COLUMNS:
         raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in {where}, got {len(columns):,}.")
+    named = [_named(c, where) for c in columns]
     return Schema(
-        columns=tuple(_column(c, where) for c in columns),
+        columns=tuple(_column(raw, where) for raw in named if raw.get("type") not in (*IDS, *TEXTS)),
         label=str(top["label"]),
         classes=tuple(plain(c) for c in _items(top["classes"], f"classes in {where}")),
         unit=None if unit is None else str(unit),
-        train_size=size,
+        train_size=_whole(top, "train_size", where),
+        ids=_without_values(named, IDS, where),
+        left_out=_without_values(named, TEXTS, where),
+        unit_rows=_whole(top, "unit_rows", where),
+        label_per_unit=_flag(top, "label_per_unit", where),
     )
 
 
-def _column(content: object, where: str) -> Column:
+def schema_words(schema: Schema) -> dict[str, Any]:
+    """A schema as plain values, in the keys of a schema file; keys at their defaults are left out."""
+    columns = [_column_words(column) for column in schema.columns]
+    columns += [{"name": name, "type": "id"} for name in schema.ids]
+    columns += [{"name": name, "type": "text"} for name in schema.left_out]
+    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
+    found |= {"unit_rows": schema.unit_rows, "label_per_unit": schema.label_per_unit or None}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _column_words(column: Column) -> dict[str, Any]:
+    words: dict[str, Any] = {"name": column.name, "type": column.type, "min": column.min, "max": column.max}
+    if column.type in ("date", "time"):
+        words |= {key: column.words(words[key]) for key in ("min", "max")}
+    words |= {"categories": list(column.categories) or None, "missing": column.missing}
+    words |= {"integer": column.integer or None, "scale": column.scale, "decimals": column.decimals}
+    words |= {"decimal": None if column.decimal == "." else column.decimal, "thousands": column.thousands or None}
+    words |= {"other": column.other, "format": column.format, "step": column.step, "per_unit": column.per_unit or None}
+    return {key: value for key, value in words.items() if value is not None}
+
+
+def _named(content: object, where: str) -> Mapping[str, object]:
     raw = _mapping(content, f"a column of {where}")
     if "name" not in raw:
         raise UserError(f"Expected key 'name' in every column of {where}.")
+    _known(raw, _COLUMN, f"column '{raw['name']}' of {where}")
+    return raw
+
+
+def _without_values(columns: Sequence[Mapping[str, object]], types: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Names of the columns whose values are neither released nor synthesised: nothing is declared about them."""
+    found = [raw for raw in columns if raw.get("type") in types]
+    for raw in found:
+        if odd := [key for key in raw if key not in ("name", "type")]:
+            raise UserError(f"Expected no key '{odd[0]}' in column '{raw['name']}' of {where}: it is {raw['type']}.")
+    return tuple(str(raw["name"]) for raw in found)
+
+
+def _column(raw: Mapping[str, object], where: str) -> Column:
     name = str(raw["name"])
     place = f"column '{name}' of {where}"
-    _known(raw, _COLUMN, place)
     missing = raw.get("missing")
     if missing is not None and not isinstance(missing, int | float | str):
-        raise UserError(f"Expected a number or text as missing of {place}, got {missing!r}.")
+        raise UserError(f"Expected true, a number or text as missing of {place}, got {missing!r}.")
     return Column(
         name=name,
         type=str(raw.get("type", "numeric")),  # type: ignore[arg-type]  # Column refuses other words by name
@@ -99,16 +141,45 @@ def _column(content: object, where: str) -> Column:
         integer=_flag(raw, "integer", place),
         scale=str(raw.get("scale", "linear")),  # type: ignore[arg-type]
         missing=missing,
+        decimals=_whole(raw, "decimals", place),
+        decimal=_text(raw, "decimal", place) or ".",
+        thousands=_text(raw, "thousands", place) or "",
+        other=None if raw.get("other") is None else plain(raw["other"]),
+        format=_text(raw, "format", place),
+        step=_text(raw, "step", place),
+        per_unit=_flag(raw, "per_unit", place),
     )
 
 
 def _bound(raw: Mapping[str, object], key: str, place: str) -> float | None:
-    value = raw.get(key)
+    value, kind = raw.get(key), raw.get("type")
     if value is None:
         return None
+    if kind in ("date", "time"):
+        form = raw.get("format")
+        found = instant(value, clock=kind == "time")
+        if found is None and isinstance(form, str):
+            found = instant(value, form, clock=kind == "time")
+        if found is None:
+            raise UserError(f"Expected a {kind} as {key} of {place}, got {value!r}.")
+        return found
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"Expected a number as {key} of {place}, got {value!r}.")
     return float(value)
+
+
+def _whole(raw: Mapping[str, object], key: str, place: str) -> int | None:
+    value = raw.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UserError(f"Expected a whole number as {key} in {place}, got {value!r}.")
+    return value
+
+
+def _text(raw: Mapping[str, object], key: str, place: str) -> str | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"Expected text as {key} of {place}, got {value!r}.")
+    return value
 
 
 def _flag(raw: Mapping[str, object], key: str, place: str) -> bool:

@@ -49,7 +49,7 @@ class Decoder(nn.Module):
         self.register_buffer("scale", torch.ones(shape.columns.width))
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """Means of numbers; logits of binaries, pixels and places of a block."""
+        """Means of numbers; logits of binaries, pixels, flags and places of a block."""
         out: torch.Tensor = self.loc + self.scale * self.net(z)
         return out
 
@@ -65,10 +65,25 @@ class Decoder(nn.Module):
         noise = torch.randn(len(z), len(numeric), generator=generator)
         out[:, numeric] += self.log_spread()[numeric].exp() * noise
         out[:, list(columns.binary)] = torch.tanh(out[:, list(columns.binary)] / 2)
-        out[:, list(columns.pixels)] = torch.sigmoid(out[:, list(columns.pixels)])
+        for flag in columns.flags if bool(self.loc.any()) else ():
+            out[:, flag] = levelled(out[:, flag], float(torch.sigmoid(self.loc[flag])))
+        likely = [*columns.pixels, *columns.flags]
+        out[:, likely] = torch.sigmoid(out[:, likely])
         for start, width in columns.blocks:
             out[:, start : start + width] = torch.softmax(out[:, start : start + width], 1)
         return columns.harden(out, generator)
+
+
+def levelled(logits: torch.Tensor, share: float) -> torch.Tensor:
+    """Logits moved together, so that their mean probability is the share that was released.
+
+    A record without a number has a shorter gradient, is clipped less, and would come out too often.
+    """
+    low, high = -20.0, 20.0
+    for _ in range(40 if len(logits) else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(torch.sigmoid(logits + middle).mean()) < share else (low, middle)
+    return logits + (low + high) / 2
 
 
 class BetaVAE(nn.Module):
@@ -89,7 +104,8 @@ class BetaVAE(nn.Module):
     def forward(self, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         """The negative evidence bound of each record, for latent `noise`."""
         flat = x.flatten(1)
-        code = self.encoder((flat - self.centre) * self.stretch)
+        near = (flat - self.centre) * self.stretch
+        code = self.encoder(near * self._there(flat) if self.shape.columns.missing else near)
         mean, log_variance = code[:, : self.shape.latent], code[:, self.shape.latent :].clamp(-8.0, 4.0)
         raw = self.decoder(mean + torch.exp(log_variance / 2) * noise)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(1)
@@ -102,17 +118,25 @@ class BetaVAE(nn.Module):
         if columns.numeric:
             at = list(columns.numeric)
             spread = self.decoder.log_spread()[at]
-            total = total + (0.5 * ((x[:, at] - raw[:, at]) * torch.exp(-spread)).square() + spread).sum(1)
+            misses = 0.5 * ((x[:, at] - raw[:, at]) * torch.exp(-spread)).square() + spread
+            # What is not there cannot be missed.
+            total = total + (misses * self._there(x)[:, at] if columns.missing else misses).sum(1)
         if columns.binary:
             at = list(columns.binary)
             total = total + F.softplus(-x[:, at] * raw[:, at]).sum(1)
-        if columns.pixels:
-            at = list(columns.pixels)
+        if columns.pixels or columns.missing:
+            at = [*columns.pixels, *columns.flags]
             total = total + (F.softplus(raw[:, at]) - x[:, at] * raw[:, at]).sum(1)
         for start, width in columns.blocks:
             part = slice(start, start + width)
             total = total - (F.log_softmax(raw[:, part], 1) * x[:, part]).sum(1)
         return total
+
+    def _there(self, x: torch.Tensor) -> torch.Tensor:
+        """1 for each feature of each record, 0 for a number that is missing."""
+        gone = torch.zeros(x.shape[1], x.shape[1])
+        gone[list(self.shape.columns.flags), list(self.shape.columns.flagged)] = 1.0
+        return 1.0 - x @ gone.to(x)
 
     def set_start(self, loc: torch.Tensor, scale: torch.Tensor, *, mean: torch.Tensor) -> None:
         """Begin at noisy moments. Inputs are centred at the same moments, which conditions the encoder."""

@@ -18,7 +18,7 @@ from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
 from prismfl.data.public import is_named
-from prismfl.data.schema_file import read_schema
+from prismfl.data.schema_file import read_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
@@ -161,18 +161,6 @@ def spec_of(description: JsonDict) -> Spec:
     told: dict[str, Any] = description["spec"]
     shape, classes = tuple(int(n) for n in told["shape"]), tuple(str(c) for c in told["classes"])
     return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
-
-
-def schema_words(schema: Schema) -> JsonDict:
-    """A schema as plain values, in the keys of a schema file."""
-    columns = []
-    for column in schema.columns:
-        words: JsonDict = {"name": column.name, "type": column.type, "min": column.min, "max": column.max}
-        words |= {"categories": list(column.categories) or None, "missing": column.missing}
-        words |= {"integer": column.integer or None, "scale": column.scale}
-        columns.append({key: value for key, value in words.items() if value is not None})
-    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def declared(config: RunConfig) -> tuple[Spec, Schema | None]:

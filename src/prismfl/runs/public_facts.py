@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.core.task import Task
 from prismfl.data import Schema, Spec
-from prismfl.data.schema_file import parse_schema
+from prismfl.data.schema_file import parse_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, validate
-from prismfl.runs.description import images_digest, schema_words
+from prismfl.runs.description import images_digest
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.planning import declared_spec
 

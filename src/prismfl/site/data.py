@@ -34,7 +34,7 @@ from prismfl.files.bounded import read_json, read_regular
 from prismfl.site.config import SiteConfig
 from prismfl.site.folder import FILE
 
-FORMAT = 3
+FORMAT = 4
 """Of the snapshot and of the rule by which values are mapped; a change of either is a new number."""
 LIMIT = 16 * 2**30
 NOTE, TENSORS = "data.json", "records.safetensors"

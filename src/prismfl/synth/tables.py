@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +22,7 @@ from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, number_of
 from prismfl.data.schema_file import parse_schema, read_content
+from prismfl.data.table_files import can_write, table_bytes
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
 from prismfl.synth.synthesizer import Synthesizer
@@ -68,7 +67,8 @@ def synth_table(
     `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
-    _check_out(out)
+    can_write(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
     _, given = read_sets("ddp-vae", sets)
@@ -79,7 +79,7 @@ def synth_table(
         method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
     x, y = (torch.from_numpy(part) for part in synthesizer.sample(rows or size, seed=seed))
-    content = table_bytes(_decoded(table, x, y), out)
+    content = table_bytes(_decoded(table, x, y), out, table.schema)
     write_atomically(out, content)
     written = {"out": out.name, "rows": len(y), "sha256": hashlib.sha256(content).hexdigest()}
     found = {**synthesizer.certificate(), **written}
@@ -100,7 +100,7 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
     declared, labelled = read_declared(schema)
     raw = load_columns(Path(data))
     _check_columns(data, raw, declared, labelled)
-    clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.type == "numeric")
+    clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.is_number)
     if clipped:
         warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
     try:
@@ -191,30 +191,3 @@ def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.nda
     if table.schema.unit is not None:
         found[table.schema.unit] = np.arange(1, len(x) + 1)
     return {name: found[name] for name in table.order}
-
-
-def table_bytes(columns: Mapping[str, np.ndarray[Any, Any]], out: Path) -> bytes:
-    """The columns as CSV or Parquet, by the name of the file."""
-    if out.suffix in (".parquet", ".pq"):
-        import pyarrow
-        from pyarrow import parquet
-
-        sink = io.BytesIO()
-        parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), sink)
-        return sink.getvalue()
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values())))
-    return text.getvalue().encode()
-
-
-def _check_out(out: Path) -> None:
-    if out.suffix not in (".csv", ".parquet", ".pq"):
-        raise UserError(f"Expected a .csv or .parquet file as --out, got {out}.")
-    if out.suffix != ".csv":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise UserError(f"Writing {out} needs pyarrow: pip install 'prismfl[parquet]', or use .csv.") from None
-    out.parent.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,11 @@ from prismfl.core.rounds import initial_state
 from prismfl.data import DATASETS, Spec
 from prismfl.data.declared import BREAST_CANCER
 from prismfl.data.pictures import save_sheet
+from prismfl.data.schema_file import schema_words
 from prismfl.privacy.ledger.balances import Charge
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs.config import RunConfig
-from prismfl.runs.description import describe, digest_of, job_of, schema_words
+from prismfl.runs.description import describe, digest_of, job_of
 from prismfl.secure import protocol as secure
 from prismfl.site import office as offices
 from prismfl.site.config import SiteConfig, as_toml, ledger_of

@@ -20,16 +20,20 @@ from prismfl.nets.columns import Columns
 
 # Public guesses, by type, of a column's standard deviation: they weigh the columns in a row against each other.
 NUMBER, CHOICE = 0.25, 0.7
-# Of a typical squared norm around the centre: numbers, choices, binaries.
-AROUND = {"n": 0.09, "p": 0.09, "c": 0.6, "b": 0.8}
+# Of a typical squared norm around the centre: numbers, flags of missing ones, choices, binaries.
+AROUND = {"n": 0.09, "p": 0.09, "f": 0.09, "c": 0.6, "b": 0.8}
 COUNTED = 0.15  # squared weight of the count in a row of sums, in parts of the rest
 PRODUCTS = 0.5  # clipping bound of a row of products, in parts of the number of columns
 LEAST_COUNT = 2.0
+LEAST_THERE = 0.05
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns in their order: type letter, first feature, places; and the map from features to positions."""
+    """The columns in their order: type letter, first feature, places; and the map from features to positions.
+
+    The flag of a number that may be missing is a column "f" of its own, behind the number's "n".
+    """
 
     columns: Columns
     kinds: tuple[tuple[str, int, int], ...]
@@ -38,6 +42,7 @@ class Layout:
     def of(cls, columns: Columns) -> Layout:
         """The layout of declared columns, in the order of their features."""
         found = [("n", i, 1) for i in columns.numeric] + [("b", i, 1) for i in columns.binary]
+        found += [("f", i, 1) for i in columns.flags]
         found += [("p", i, 1) for i in columns.pixels] + [("c", first, width) for first, width in columns.blocks]
         return cls(columns, tuple(sorted(found, key=lambda kind: kind[1])))
 
@@ -50,6 +55,29 @@ class Layout:
         for k, (kind, first, width) in enumerate(self.kinds):
             out[first : first + width, k] = places(width) if kind == "c" else 1.0
         return out
+
+    @property
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """Numbers that may be missing and their flags, by the places of both among the columns."""
+        place = {first: k for k, (_, first, _) in enumerate(self.kinds)}
+        return tuple((place[number], place[flag]) for number, flag in self.columns.missing)
+
+    def there(self, at: torch.Tensor) -> torch.Tensor:
+        """(records or means, columns): how far each column has a value, from positions; 1 where it cannot miss."""
+        out = torch.ones_like(at)
+        for number, flag in self.missing:
+            out[..., number] = (1.0 - at[..., flag]).clamp(0.0, 1.0)
+        return out
+
+    def means(self, mean: torch.Tensor) -> torch.Tensor:
+        """Mean positions, those of numbers that may be missing over the records that have them."""
+        found: torch.Tensor = (mean / self.there(mean).clamp(min=LEAST_THERE)).clamp(-1.0, 1.0)
+        return torch.where(self.there(torch.ones_like(mean)) < 1.0, found, mean)
+
+    def together(self, mean: torch.Tensor) -> torch.Tensor:
+        """The part of records that have both columns' values, for each pair, as if they were missing independently."""
+        there = self.there(mean).clamp(min=LEAST_THERE)
+        return torch.outer(there, there).fill_diagonal_(0.0) + torch.diag(there)
 
     def scale(self) -> torch.Tensor:
         """The public spread of each column."""
@@ -130,7 +158,7 @@ def fit(
     total, noise = _ask(door, near, bound=math.sqrt((1.2 + COUNTED) * radius), ones=counted, queries=asked)
     count = _weighed(float(total[0]) / counted, noise / counted, door.declared, doubt)
     moved = total[1:] * scale
-    middle = centre @ moves + _beyond_noise(layout, moved @ moves / count, noise / count)
+    middle = layout.means(centre @ moves + _beyond_noise(layout, moved @ moves / count, noise / count))
     products, weight, rough = _products(
         door, layout, middle, queries=replace(queries, times=queries.times - first), count=(count, doubt), labels=labels
     )
@@ -150,11 +178,12 @@ def merge(layout: Layout, released: Sequence[Params]) -> Params:
     rows = [{name: tensor.double() for name, tensor in one.items()} for one in released]
     total = {name: torch.stack([row[name] for row in rows]).sum(0) for name in ("count", "sums", "weight", "products")}
     count = total["count"].clamp(min=LEAST_COUNT)
-    mean = total["sums"] / count @ layout.positions() / layout.scale()
+    means = total["sums"] / count @ layout.positions()
+    mean, both = layout.means(means) / layout.scale(), layout.together(means)
     products = symmetric(total["products"], len(layout))
     for row in rows:
         gap = mean - row["centre"]
-        products = products - row["weight"] * torch.outer(gap, gap)
+        products = products - row["weight"] * both * torch.outer(gap, gap)
     noise = torch.stack([row["noise"] for row in rows]).square().sum(0).sqrt()
     upper = torch.triu_indices(len(layout), len(layout))
     return total | {"centre": mean, "products": products[upper[0], upper[1]], "noise": noise}
@@ -220,7 +249,8 @@ def _products(
         return torch.eye(size)[upper[0], upper[1]] * count[0], count[0], count[0]
 
     def near(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        at = (with_labels(x, y, labels).double() @ moves - middle) / scale
+        found = with_labels(x, y, labels).double() @ moves
+        at = (found - middle) / scale * layout.there(found)  # a missing number lies at the mean
         return at[:, upper[0]] * at[:, upper[1]]
 
     bound = PRODUCTS * size

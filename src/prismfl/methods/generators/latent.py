@@ -14,7 +14,7 @@ import torch
 
 from prismfl.kernels.loss import Params
 from prismfl.methods.generators.copula import Layout, places, symmetric
-from prismfl.methods.generators.moments import simplex
+from prismfl.methods.generators.moments import LEAST_SHARE, simplex
 
 GRID = 801
 REACH = 4.0
@@ -24,7 +24,10 @@ LEAST_VARIANCE = 0.02
 
 @dataclass(frozen=True)
 class Clean:
-    """One class: the mean of its features; variances and covariances of positions, in units of the public scale."""
+    """One class: the mean of its features; variances and covariances of positions, in units of the public scale.
+
+    Those of numbers that may be missing are over the records that have them.
+    """
 
     mean: torch.Tensor
     variance: torch.Tensor
@@ -59,7 +62,10 @@ def clean(layout: Layout, parts: Sequence[Params]) -> list[Clean]:
         keep = _kept(found[c] - joint, size * apart)
         matrix = joint + keep * (found[c] - joint)
         left = keep**2 * float(error[c]) + (1 - keep) ** 2 * common
-        out.append(Clean(mean, _variances(matrix.diagonal(), left), _spectral(matrix, math.sqrt(left))))
+        # Noise is the same for every pair, so it is cleaned first; then pairs that are seldom seen count as the others.
+        both = layout.together(mean @ layout.positions())
+        variance, covariance = _variances(matrix.diagonal(), left), _spectral(matrix, math.sqrt(left))
+        out.append(Clean(layout.columns.given_present(mean), variance / both.diagonal(), covariance / both))
     return out
 
 
@@ -91,11 +97,12 @@ def draw(layout: Layout, copula: Copula, count: int, generator: torch.Generator)
         if kind == "c":
             place = ((table[low[:, k]] + 1) / 2 * (width - 1)).round().long()
             out[torch.arange(count), first + place] = 1.0
-        elif kind == "b":
+        elif kind in "bf":
             out[:, first] = table[low[:, k]].to(out.dtype)
         else:
             value = table[low[:, k]] * (1 - part) + table[low[:, k] + 1] * part
             out[:, first] = value.to(out.dtype)
+    out[:, list(layout.columns.flagged)] *= layout.columns.present(out)
     return out
 
 
@@ -161,6 +168,9 @@ def _quantiles(layout: Layout, part: Clean, k: int, scores: torch.Tensor) -> tor
     if kind == "b":
         high = float(((1 + mean[0]) / 2).clamp(0.01, 0.99))
         return torch.where(share > 1 - high, 1.0, -1.0).double()
+    if kind == "f":
+        high = float(mean[0].clamp(LEAST_SHARE, 1 - LEAST_SHARE))
+        return torch.where(share > 1 - high, 1.0, 0.0).double()
     # A number: the beta distribution on its declared interval with this mean and variance.
     length = 2.0 if kind == "n" else 1.0
     middle = min(max((float(mean[0]) + length - 1) / length, 0.005), 0.995)

@@ -58,6 +58,7 @@ class Start:
         binary, pixels = list(columns.binary), list(columns.pixels)
         loc[binary] = 2 * torch.atanh(self.mean[binary])
         loc[pixels] = torch.logit(self.mean[pixels], eps=0.01)
+        loc[list(columns.flags)] = torch.logit(self.mean[list(columns.flags)], eps=LEAST_SHARE)
         for first, width in columns.blocks:
             loc[first : first + width] = self.mean[first : first + width].log()
         return loc
@@ -67,7 +68,8 @@ class Start:
         variance = torch.ones(columns.width)
         binary, pixels = list(columns.binary), list(columns.pixels)
         variance[binary] = 1 - self.mean[binary].square()
-        variance[pixels] = (self.mean[pixels] * (1 - self.mean[pixels])).clamp(min=LEAST_SCALE**2)
+        likely = [*pixels, *columns.flags]
+        variance[likely] = (self.mean[likely] * (1 - self.mean[likely])).clamp(min=LEAST_SCALE**2)
         for first, width in columns.blocks:
             share = self.mean[first : first + width]
             variance[first : first + width] = share * (1 - share)
@@ -107,7 +109,7 @@ def simplex(weights: torch.Tensor) -> torch.Tensor:
 
 
 def start(door: PrivateRecords, columns: Columns, *, queries: Queries, labels: int = 0) -> Start:
-    """Noisy means and spreads of numbers, and weights of categories."""
+    """Noisy means and spreads of numbers (of those that may be missing: where they are not), weights of categories."""
     numeric = list(columns.numeric)
 
     def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -116,9 +118,12 @@ def start(door: PrivateRecords, columns: Columns, *, queries: Queries, labels: i
 
     bound = math.sqrt(1.0 + columns.squared_norm() + 0.15 * len(numeric))
     sums = ask(door, rows, bound=bound, queries=queries)
-    mean = _clamp(sums.total[: columns.width] / sums.count, columns)
+    raw, squares = sums.total[: columns.width] / sums.count, torch.zeros(columns.width)
+    squares[numeric] = sums.total[columns.width :] / sums.count
+    squares[list(columns.flags)] = raw[list(columns.flags)]
+    mean = _clamp(columns.given_present(raw), columns)
     scale = torch.ones(columns.width)
-    variance = sums.total[columns.width :] / sums.count - mean[numeric].square()
+    variance = columns.given_present(squares)[numeric] - mean[numeric].square()
     scale[numeric] = variance.clamp(min=LEAST_SCALE**2, max=1.0).sqrt()
     return Start(mean, scale)
 
@@ -133,7 +138,9 @@ def covariance(
     upper = torch.triu_indices(columns.width, columns.width)
 
     def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        centred = (with_labels(x, y, labels) - begin.mean) / begin.scale
+        flat = with_labels(x, y, labels)
+        centred = (flat - begin.mean) / begin.scale
+        centred[:, list(columns.flagged)] *= columns.present(flat)  # a missing number lies at the mean
         return torch.cat([torch.ones(len(x), 1), centred[:, upper[0]] * centred[:, upper[1]]], 1)
 
     variance = begin.variance(columns)
@@ -159,19 +166,24 @@ def fit_gaussian(door: PrivateRecords, columns: Columns, *, queries: Queries, la
 
 
 def draw_gaussian(columns: Columns, tensors: Params, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Records from the Gaussian; a binary is cut where its share of +1 comes out right, a choice is its largest."""
+    """Records from the Gaussian; binaries and flags are cut where their shares come out, a choice is its largest."""
     mean, root = tensors["mean"], tensors["root"]
     x = mean + torch.randn(count, columns.width, generator=generator) @ root.T
     at = list(columns.binary)
     spread = torch.linalg.vector_norm(root[at], dim=1)
     x[:, at] -= mean[at] - spread * torch.special.ndtri((1 + mean[at]) / 2)
+    if columns.missing:
+        at = list(columns.flags)
+        spread = torch.linalg.vector_norm(root[at], dim=1)
+        x[:, at] -= mean[at] - 0.5 - spread * torch.special.ndtri(mean[at].clamp(LEAST_SHARE, 1 - LEAST_SHARE))
     return columns.harden(x)
 
 
 def _clamp(mean: torch.Tensor, columns: Columns) -> torch.Tensor:
     """Noisy means back to where means can lie."""
     clean = mean.clamp(-0.98, 0.98)
-    clean[list(columns.pixels)] = clean[list(columns.pixels)].clamp(min=0.0)
+    likely = [*columns.pixels, *columns.flags]
+    clean[likely] = clean[likely].clamp(min=0.0)
     for first, width in columns.blocks:
         clean[first : first + width] = simplex(mean[first : first + width])
     return clean
