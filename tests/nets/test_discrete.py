@@ -42,10 +42,7 @@ def test_records_drawn_from_places_lie_in_them(finer: int) -> None:
 
 
 def test_a_missing_number_is_a_place_of_its_own() -> None:
-    class Flagged(Columns):
-        missing = ((0, 1),)
-
-    found = Variables.of(Flagged(3, numeric=(0, 2)), bins=4, labels=0)
+    found = Variables.of(Columns.parse(["m", "n"]), bins=4, labels=0)
     x = torch.tensor([[0.9, 0.0, 0.0], [0.0, 1.0, 0.0]])
     codes = found.codes(x, torch.zeros(2, dtype=torch.int64), finer=2)
     assert found.sizes == (5, 4)

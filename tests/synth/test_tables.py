@@ -14,6 +14,7 @@ from prismfl.data.schema_draft import draft, look_of
 from prismfl.errors import BudgetError, UserError
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import ledger_path
+from prismfl.synth import tables
 from prismfl.synth.tables import read_private, synth_table
 
 HEADER = ["age", "smoker", "ward", "outcome"]
@@ -284,3 +285,21 @@ def test_means_are_those_of_the_values_that_are_there(tmp_path: Path) -> None:
     assert 1 - len(there) / len(found) == pytest.approx(0.1, abs=0.03)
     assert np.mean([row["blood"] == "" for row in found]) == pytest.approx(0.3, abs=0.06)
     assert {row["blood"] for row in found} == {"A", "B", ""}
+
+
+def test_the_method_of_a_table_is_what_is_installed_unless_it_is_said(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(tables, "table_method", lambda: "ddp-vae")
+    assert tables.preferred(told.append) == "dp-copula"
+    assert "prismfl[tables]" in told[0]
+    monkeypatch.setattr(tables, "table_method", lambda: "dp-marginals")
+    assert tables.preferred(told.append) == "dp-marginals"
+    assert len(told) == 1
+    for method, settings in (("dp-copula", ["queries=4"]), ("dp-marginals", ["fitter=copula"])):
+        found = made(place, method=method, sets=settings, out=place / method / "s.csv")
+        assert set(rows_of(place / method / "s.csv")[0]) == set(HEADER)
+        assert found["settings"]["columns"] == ["n", "b", "c3"]
+    with pytest.raises(UserError, match="Unknown method 'prism' for a table"):
+        made(place, method="prism")

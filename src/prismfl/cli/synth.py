@@ -23,6 +23,9 @@ def synth(
     schema: Annotated[Path | None, typer.Option("--schema", help="Declared columns of a table.")] = None,
     records: Annotated[int | None, typer.Option(help="Public (rounded) number of records of a table.")] = None,
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="For a table: dp-marginals (with the extra tables), dp-copula or ddp-vae.")
+    ] = None,
     public: Annotated[str | None, typer.Option(help="Public images for image data.")] = None,
     encoder: Encoder = None,
     images: Images = None,
@@ -39,9 +42,10 @@ def synth(
 
     options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "ledger": ledger, "cap": cap}
     if is_table(data):
-        from prismfl.synth.tables import synth_table
+        from prismfl.synth.tables import preferred, synth_table
 
         refuse({"--public": public, "--encoder": encoder, "--images": images}, "a table", "images")
+        options["method"] = method or preferred(terminal.warn)
         with terminal.progress() as progress, listening(progress):
             found = synth_table(
                 data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
@@ -50,7 +54,7 @@ def synth(
         from prismfl.runs import choosing
         from prismfl.synth.images import synth_images
 
-        refuse({"--schema": schema, "--records": records, "--rows": rows}, "images", "tables")
+        refuse({"--schema": schema, "--records": records, "--rows": rows, "--method": method}, "images", "tables")
         options["encoder"] = choosing.looked_through("prism", encoder)
         wanted = [] if images is None else [f"images={images}"]
         with terminal.progress() as progress, listening(progress):

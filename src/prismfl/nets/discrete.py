@@ -42,7 +42,7 @@ class Variables:
     @classmethod
     def of(cls, columns: Columns, *, bins: int, labels: int) -> Variables:
         """The variables of declared columns. With fewer than two `labels` there is no label."""
-        flags = dict(getattr(columns, "missing", ()))
+        flags = dict(columns.missing)
         found = [Variable("m", i, 2, bins + 1) if i in flags else Variable("n", i, 1, bins) for i in columns.numeric]
         found += [Variable("b", i, 1, 2) for i in columns.binary] + [Variable("p", i, 1, bins) for i in columns.pixels]
         found += [Variable("c", first, width, width) for first, width in columns.blocks]

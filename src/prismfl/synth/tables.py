@@ -19,18 +19,32 @@ from prismfl.core.records import Records
 from prismfl.data import DATASETS, load
 from prismfl.data.ids import unit_codes
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
-from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
+from prismfl.data.schema import Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, number_of
 from prismfl.data.schema_file import parse_schema, read_content
 from prismfl.data.table_files import can_write, table_bytes
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
+from prismfl.synth.frames import own_settings
 from prismfl.synth.synthesizer import Synthesizer
-from prismfl.synth.ways import read_sets
+from prismfl.synth.ways import read_sets, table_method
 
 Warn = Callable[[str], None]
 FEW = 10
 BATCH, SMALL = 1024, 5000
+TABLE_METHODS = {"dp-marginals": "dp-marginals", "dp-copula": "ddp-vae", "ddp-vae": "ddp-vae"}
+"""What makes a synthetic table, and the method that it is a way of."""
+COPULA: dict[str, Any] = {
+    "synthesizers": ("dp-copula",),
+    "queries": 10,
+    "start": 5,
+    "rate": 1.0,
+    "count_share": 0.4,
+    "balance": "noised",
+}
+WITHOUT = (
+    "The extra 'tables' is not installed, so the copula is used; for noisy marginals: pip install 'prismfl[tables]'."
+)
 NO_LABEL = "\0no label"
 
 
@@ -58,25 +72,30 @@ def synth_table(
     records: int | None = None,
     rows: int | None = None,
     sets: Sequence[str] = (),
+    method: str = "ddp-vae",
     seed: int | None = None,
     warn: Warn = lambda _: None,
     **options: Any,
 ) -> dict[str, Any]:
     """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it.
 
-    `options` are those of `Synthesizer`.
+    `method` is one of TABLE_METHODS; `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
     can_write(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
-    _, given = read_sets("ddp-vae", sets)
+    if method not in TABLE_METHODS:
+        raise UserError(f"Unknown method '{method}' for a table; choose one of {', '.join(TABLE_METHODS)}.")
+    way = TABLE_METHODS[method]
+    _, given = read_sets(way, sets)
     table = read_private(data, schema, warn=warn)
     size = _declared_size(table, records)
-    settings = {**_defaults(size, given), **given, "columns": words(table.schema)}
+    defaults = {} if way == "dp-marginals" else COPULA if method == "dp-copula" else _defaults(size, given)
+    settings = {**defaults, **given, **own_settings(way, table.schema)}
     synthesizer = Synthesizer(
-        method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
+        method=way, records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
     x, y = (torch.from_numpy(part) for part in synthesizer.sample(rows or size, seed=seed))
     content = table_bytes(_decoded(table, x, y), out, table.schema)
@@ -85,6 +104,14 @@ def synth_table(
     found = {**synthesizer.certificate(), **written}
     write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
     return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
+
+
+def preferred(warn: Warn = lambda _: None) -> str:
+    """What `prismfl synth` makes a table with unless it is told: the best that is installed, and it says which."""
+    if table_method() == "dp-marginals":
+        return "dp-marginals"
+    warn(WITHOUT)
+    return "dp-copula"
 
 
 def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
