@@ -20,7 +20,7 @@ FOUND = Variables.of(COLUMNS, bins=4, labels=2)
 def test_singles_pairs_with_the_label_and_small_pairs() -> None:
     asked = design(FOUND, finer=2, given=None, pair_cells=8)
     assert asked.cliques == ((0, 3), (1, 3), (2, 3), (0, 2), (1, 2))
-    assert asked.sizes == (8, 3, 2, 8, 6, 4, 8, 6)
+    assert asked.sizes == (16, 6, 4, 8, 6, 4, 8, 6)
     length = math.sqrt(sum(w * w for w in asked.weights))
     assert 1 - 1e-9 < length <= BOUND
     assert design(FOUND, finer=1, given=[(2, 1, 0), (0, 1, 2), (1, 3)], pair_cells=8).cliques[3:] == ((0, 1, 2),)
@@ -30,8 +30,8 @@ def test_the_cell_of_a_record_in_every_table() -> None:
     asked = design(FOUND, finer=2, given=[(0, 1, 2)], pair_cells=0)
     x = torch.tensor([[0.3, 0, 0, 1, 1.0]])
     places = asked.places(x, torch.tensor([1]))
-    # fine bin 5 of 8, choice 2, yes; (bin 2, label 1), (2, 1), (1, 1); bin 2, choice 2, yes of 4 x 3 x 2
-    assert places.tolist() == [[5, 2, 1, 5, 5, 3, 2 * 6 + 2 * 2 + 1]]
+    # fine bin 5 of 8, choice 2, yes, each with label 1; (bin 2, label 1), (2, 1), (1, 1); bin 2, choice 2, yes of 4 x 3 x 2
+    assert places.tolist() == [[11, 5, 3, 5, 5, 3, 2 * 6 + 2 * 2 + 1]]
 
 
 def test_released_numbers_come_back_as_tables() -> None:

@@ -49,8 +49,7 @@ def chosen(variables: Variables, tables: Mapping[Clique, Counts], *, limit: int)
     found = []
     for clique, table in tables.items():
         if clique not in base:
-            gap = float((table.counts - expected(clique, known, variables)).abs().sum())
-            found.append((gap - math.sqrt(2.0 / math.pi) * table.noise * table.counts.numel(), clique))
+            found.append((_gain(table, expected(clique, known, variables)), clique))
     picked: list[Clique] = []
     for gain, clique in sorted(found, reverse=True):
         joined = clique if label is None or label in clique else (*clique, label)
@@ -128,6 +127,16 @@ class Graph:
                 near[other] = (near[other] | rest) - {k, other}
             left.remove(k)
         return out
+
+
+def _gain(table: Counts, guess: torch.Tensor) -> float:
+    """What a table tells beyond a guess of it, less what its noise would add: AIM's score, of released numbers.
+
+    The distance that is seen holds the noise as well, which is taken off it first.
+    """
+    noise = math.sqrt(2.0 / math.pi) * table.noise * table.counts.numel()
+    seen = float((table.counts - guess).abs().sum())
+    return math.sqrt(max(0.0, seen**2 - noise**2)) - noise
 
 
 def given_label(variables: Variables, tables: Mapping[Clique, Counts]) -> tuple[dict[int, torch.Tensor], torch.Tensor]:

@@ -4,7 +4,7 @@ Paper: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference
 McKenna, Mullins, Sheldon, Miklau, "AIM: An Adaptive and Iterative Mechanism for Differentially Private Synthetic Data",
 2022.
 
-What leaves a site, once: all single columns (in fine bins), all pairs with the label, and further cliques (declared, or
+What leaves a site, once: all single columns (in fine bins, by label), all pairs with the label, and further cliques (declared, or
 all pairs of columns whose tables are small enough for the noise), as one Gaussian release. A record counts once in each
 table, so its row is exactly as long as the weights, whatever it holds. Sums add up over sites, also in a secure sum.
 The server fits a graphical model with `mbi` (private-pgm, McKenna et al. 2019; extra `tables`) and draws records.
@@ -168,8 +168,9 @@ def _sizes(asked: Questions, row: torch.Tensor, noise: float) -> tuple[torch.Ten
 def fitted(cfg: Config, asked: Questions, flat: torch.Tensor, noise: float) -> Synthesizer:
     """What is drawn from: one table of probabilities a column, and how each bin of a number is filled."""
     variables, (singles, tables) = asked.variables, asked.tables(flat, noise)
-    inside = {f"inside.{k}": filling(variables.columns[k].bins, asked.finer, table) for k, table in singles.items()}
-    coarse = {(k,): coarser(variables.columns[k].bins, asked.finer, table) for k, table in singles.items()}
+    bins = [one.bins for one in variables.columns]
+    inside = {f"inside.{k}": filling(bins[k], asked.finer, one, variables.labels) for k, one in singles.items()}
+    coarse = {(k,): coarser(bins[k], asked.finer, one, variables.labels) for k, one in singles.items()}
     if not fits_graph(cfg):
         return Synthesizer({**copula_tables.fit(variables, coarse, tables), **inside}, {"kind": "copula"})
     known = tables if variables.labels else {**coarse, **tables}
@@ -186,26 +187,35 @@ def fits_graph(cfg: Config) -> bool:
     return cfg.fitter == "auto" and graphical.installed()
 
 
-def coarser(bins: int, finer: int, table: Counts) -> Counts:
-    """A single column's table in its own bins."""
+def coarser(bins: int, finer: int, table: Counts, labels: int) -> Counts:
+    """A single column's table in its own bins, whatever the label."""
+    counts, noise = table.counts.reshape(-1, max(1, labels)).sum(1), table.noise * math.sqrt(max(1, labels))
     if not bins or finer == 1:
-        return table
+        return Counts(counts, noise)
     cut = bins * finer
-    counts = torch.cat([table.counts[:cut].reshape(bins, finer).sum(1), table.counts[cut:]])
-    return Counts(counts, table.noise * math.sqrt(finer))
+    whole = torch.cat([counts[:cut].reshape(bins, finer).sum(1), counts[cut:]])
+    return Counts(whole, noise * math.sqrt(finer))
 
 
-def filling(bins: int, finer: int, table: Counts) -> torch.Tensor:
-    """How the parts of each bin share its records: evenly, but for what is more than noise (James and Stein)."""
+def filling(bins: int, finer: int, table: Counts, labels: int) -> torch.Tensor:
+    """(labels, bins, parts): how the parts of each bin share its records. Evenly, but for what is more than noise; and
+    for each label as for all, but for what is more than noise."""
     if not bins or finer == 1:
-        return torch.ones(max(1, bins), 1)
-    found = table.counts[: bins * finer].reshape(bins, finer)
-    even = found.sum(1, keepdim=True) / finer
-    apart = found - even
-    kept = (1.0 - (finer - 1) * table.noise**2 / apart.square().sum(1, keepdim=True).clamp(min=1e-9)).clamp(min=0.0)
-    parts = (even + kept * apart).clamp(min=0.0)
-    total = parts.sum(1, keepdim=True)
-    return torch.where(total > 0, parts / total.clamp(min=1e-9), 1.0 / finer).to(torch.float32)
+        return torch.ones(1, max(1, bins), 1)
+    found = table.counts.reshape(-1, max(1, labels))[: bins * finer].T.reshape(-1, bins, finer)
+    even = torch.full((bins, finer), 1.0 / finer, dtype=torch.float64)
+    common = _kept(found.sum(0), even, table.noise * math.sqrt(max(1, labels)))
+    return torch.stack([_kept(one, common, table.noise) for one in found]).to(torch.float32)
+
+
+def _kept(found: torch.Tensor, guess: torch.Tensor, noise: float) -> torch.Tensor:
+    """Shares of each row: as guessed, and of the difference what is more than noise (James and Stein's factor)."""
+    usual = found.sum(1, keepdim=True).clamp(min=0.0) * guess
+    apart = found - usual
+    part = 1.0 - (found.shape[1] - 1) * noise**2 / apart.square().sum(1, keepdim=True).clamp(min=1e-9)
+    shares = (usual + part.clamp(min=0.0) * apart).clamp(min=0.0)
+    total = shares.sum(1, keepdim=True)
+    return torch.where(total > 0, shares / total.clamp(min=1e-9), guess)
 
 
 def sample(cfg: Config, task: Task, generator: Payload, count: int, *, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,12 +231,14 @@ def sample(cfg: Config, task: Task, generator: Payload, count: int, *, key: Key)
     y = codes[:, variables.label] if variables.label is not None else torch.zeros(count, dtype=torch.int64)
     for k, one in enumerate(variables.columns):
         if one.bins and asked.finer > 1:
-            codes[:, k] = _finer_place(codes[:, k], one.bins, tensors[f"inside.{k}"], draws)
+            codes[:, k] = _finer_place(codes[:, k], y, one.bins, tensors[f"inside.{k}"], draws)
     return variables.records(codes, draws, finer=asked.finer), y
 
 
-def _finer_place(place: torch.Tensor, bins: int, inside: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
-    edges, finer = inside.double().cumsum(1)[place.clamp(max=bins - 1)], inside.shape[1]
+def _finer_place(
+    place: torch.Tensor, y: torch.Tensor, bins: int, inside: torch.Tensor, draws: torch.Generator
+) -> torch.Tensor:
+    edges, finer = inside.double().cumsum(2)[y, place.clamp(max=bins - 1)], inside.shape[2]
     at = torch.rand(len(place), 1, generator=draws, dtype=torch.float64) * edges[:, -1:]
     part = (at >= edges).sum(1).clamp(max=finer - 1)
     return torch.where(place < bins, place * finer + part, bins * finer)

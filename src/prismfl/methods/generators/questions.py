@@ -29,7 +29,7 @@ BINS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @dataclass(frozen=True)
 class Questions:
-    """The tables of one release: singles (in finer bins), pairs with the label, further cliques, and their weights."""
+    """The tables of one release: single columns in finer bins, by label; pairs with the label; further cliques."""
 
     variables: Variables
     finer: int
@@ -40,12 +40,14 @@ class Questions:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Cells of each table, singles first."""
-        fine = [fine_places(self.variables, k, self.finer) for k in self.singles]
+        fine = [fine_places(self.variables, k, self.finer) * max(1, self.variables.labels) for k in self.singles]
         return (*fine, *(cells(self.variables.sizes, clique) for clique in self.cliques))
 
     def places(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The cell of each record in each table."""
         fine = self.variables.codes(x, y, finer=self.finer)[:, list(self.singles)]
+        if self.variables.labels:
+            fine = fine * self.variables.labels + y[:, None]
         codes = self.variables.codes(x, y).double()
         steps = torch.zeros(len(self.variables), len(self.cliques), dtype=torch.float64)
         for at, clique in enumerate(self.cliques):
