@@ -30,7 +30,7 @@ def test_the_cell_of_a_record_in_every_table() -> None:
     asked = design(FOUND, finer=2, given=[(0, 1, 2)], pair_cells=0)
     x = torch.tensor([[0.3, 0, 0, 1, 1.0]])
     places = asked.places(x, torch.tensor([1]))
-    # fine bin 5 of 8, choice 2, yes, each with label 1; (bin 2, label 1), (2, 1), (1, 1); bin 2, choice 2, yes of 4 x 3 x 2
+    # fine bin 5 of 8, choice 2, yes, all by label; (bin 2, label 1), (2, 1), (1, 1); bin 2, choice 2, yes of 4 x 3 x 2
     assert places.tolist() == [[11, 5, 3, 5, 5, 3, 2 * 6 + 2 * 2 + 1]]
 
 

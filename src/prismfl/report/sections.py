@@ -12,7 +12,7 @@ from prismfl.report import words
 from prismfl.report.advice import advice
 from prismfl.report.charts import NO_METHOD, Axis, Series, around, bars, colour_of, heat, lines, simple_rows
 from prismfl.report.editions import ELSEWHERE
-from prismfl.report.scores import scores_part
+from prismfl.report.scores import scores_part, tables_part
 from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
@@ -231,7 +231,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
         if others
         else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
     )
-    return f'<div class="pair">{"".join(parts)}</div>{scores_part(facts)}{alone}'
+    return f'<div class="pair">{"".join(parts)}</div>{scores_part(facts)}{tables_part(facts)}{alone}'
 
 
 def what_next(facts: Facts) -> str:

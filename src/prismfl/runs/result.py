@@ -43,6 +43,7 @@ class Result:
     started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
     releases, on the `ledger`. `models` are the scores of every model that the run holds, in percent; `accuracy` is that
     of the `recommended` one. `encoder` is the public encoder, `pretrained_on` what it was trained on, if on anything.
+    `tables` says what models learn from a synthetic table, and how far it is from held-out records.
     """
 
     schema_version: int
@@ -77,6 +78,7 @@ class Result:
     pretrained_on: str | None = None
     models: dict[str, Any] = field(default_factory=dict)
     recommended: str | None = None
+    tables: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""

@@ -4,7 +4,7 @@ Paper: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference
 McKenna, Mullins, Sheldon, Miklau, "AIM: An Adaptive and Iterative Mechanism for Differentially Private Synthetic Data",
 2022.
 
-What leaves a site, once: all single columns (in fine bins, by label), all pairs with the label, and further cliques (declared, or
+What leaves a site, once: single columns in fine bins, by label; all pairs with the label; further cliques (declared, or
 all pairs of columns whose tables are small enough for the noise), as one Gaussian release. A record counts once in each
 table, so its row is exactly as long as the weights, whatever it holds. Sums add up over sites, also in a secure sum.
 The server fits a graphical model with `mbi` (private-pgm, McKenna et al. 2019; extra `tables`) and draws records.
