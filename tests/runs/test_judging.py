@@ -20,7 +20,7 @@ from prismfl.runs.judging import judge_table
 
 def test_a_run_on_a_table_reports_what_is_learnt_from_it(tmp_path: Path) -> None:
     found = prismfl.run(
-        "dp-marginals", data="wine-cultivar", sites=2, epsilon=8.0, out=str(tmp_path / "run"), fitter="copula"
+        "dp-marginals", data="breast-cancer", sites=2, epsilon=20.0, out=str(tmp_path / "run"), fitter="copula"
     )
     assert found.tables["useful"].keys() == {LOGISTIC, BOOSTED}
     assert found.tables["useful"][LOGISTIC]["auc"] > 70

@@ -43,8 +43,8 @@ def tables_part(facts: Facts) -> str:
     table = simple_rows(["score", *useful], rows)
     distances = [[DISTANCES[key], "-" if value is None else f"{value:.3f}"] for key, value in faithful.items()]
     return (
-        "<h3>Learnt from the synthetic table</h3><p class='quiet'>Trained on synthetic records alone, tested on held-out "
-        f'real ones.</p><div class="scroll" tabindex="0">{table}</div><h3>How far it is from real records</h3>'
+        "<h3>Learnt from the synthetic table</h3><p class='quiet'>Trained on synthetic records alone, tested on "
+        f'held-out real ones.</p><div class="scroll" tabindex="0">{table}</div><h3>How far it is from real records</h3>'
         f'<div class="scroll" tabindex="0">{simple_rows(["measure", "value"], distances)}</div>'
     )
 
