@@ -92,12 +92,20 @@ class WatchedRecords(PrivateRecords):
         return answer
 
     def noisy_tables(
-        self, places: Rows, *, sizes: Sequence[int], weights: Sequence[float], bound: float, sigma: float
+        self,
+        places: Rows,
+        *,
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        bound: float,
+        sigma: float,
+        batch: float | None = None,
     ) -> torch.Tensor:
         """The door's noisy tables, shown to the watch as the sum that they are."""
-        answer = super().noisy_tables(places, sizes=sizes, weights=weights, bound=bound, sigma=sigma)
+        answer = super().noisy_tables(places, sizes=sizes, weights=weights, bound=bound, sigma=sigma, batch=batch)
         if not self.reference:  # there it was asked, and shown, as a sum
-            self.watch.summed(table_rows(places, sizes, weights), answer, Question(bound, sigma))
+            rate = 1.0 if batch is None else self.rate(batch)
+            self.watch.summed(table_rows(places, sizes, weights), answer, Question(bound, sigma, rate))
         return answer
 
     def noisy_moments(

@@ -221,18 +221,26 @@ def _kept(found: torch.Tensor, guess: torch.Tensor, noise: float) -> torch.Tenso
 def sample(cfg: Config, task: Task, generator: Payload, count: int, *, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
     """`count` encoded records and their labels. The structure comes from the settings, never from what was sent."""
     asked, draws = questions_of(cfg, task), key.child("records").torch()
-    variables, tensors = asked.variables, generator.tensors
+    codes = codes_of(asked, generator.tensors, count, draws)
+    label = asked.variables.label
+    y = codes[:, label] if label is not None else torch.zeros(count, dtype=torch.int64)
+    return asked.variables.records(codes, draws, finer=asked.finer), y
+
+
+def codes_of(asked: Questions, tensors: Params, count: int, draws: torch.Generator) -> torch.Tensor:
+    """(count, variables): places drawn from a fitted model, those of numbers in fine bins."""
+    variables = asked.variables
     if "order" in tensors:
         order = [int(k) for k in tensors["order"]]
         steps = [Drawing(k, tuple(tensors[f"given.{k}"].tolist()), tensors[f"chances.{k}"]) for k in order]
         codes = graphical.draw(steps, variables.sizes, count, draws)
     else:
         codes = copula_tables.draw(variables, tensors, count, draws)
-    y = codes[:, variables.label] if variables.label is not None else torch.zeros(count, dtype=torch.int64)
+    y = codes[:, variables.label] if variables.label is not None else torch.zeros_like(codes[:, 0])
     for k, one in enumerate(variables.columns):
         if one.bins and asked.finer > 1:
             codes[:, k] = _finer_place(codes[:, k], y, one.bins, tensors[f"inside.{k}"], draws)
-    return variables.records(codes, draws, finer=asked.finer), y
+    return codes
 
 
 def _finer_place(
