@@ -27,7 +27,7 @@ def test_marginals_and_correlations_come_back() -> None:
 
     for pairs in ([(0, 1)], []):
         tables = {pair: table(*pair) for pair in [(0, 2), (1, 2), *pairs]}
-        made = copula_tables.fit(found, {(0,): table(0), (1,): table(1)}, tables)
+        made = copula_tables.fit(found, {(0,): table(0), (1,): table(1), **tables})
         drawn = copula_tables.draw(found, made, 20_000, g)
         for k, size in enumerate(found.sizes):
             mine, real = (torch.bincount(part[:, k], minlength=size) / 20_000 for part in (drawn, codes))

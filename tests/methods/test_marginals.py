@@ -76,12 +76,12 @@ def test_the_sum_of_the_sites_is_what_is_fitted_and_a_huge_site_counts_twice_at_
     task, cfg = some_task(3), Config(columns=WORDS, bins=4, sigma=1.0)
     asked = marginals.questions_of(cfg, task)
     inbox = {site: released(cfg, task, some_records(2000, i), i) for i, site in enumerate(task.sites)}
-    flat, noise = marginals.together(cfg, task, asked, inbox)
+    flat, noise = marginals.together(cfg, task, inbox, "counts", asked.sizes, asked.weights, round=0)
     assert noise == pytest.approx(math.sqrt(3))
     assert abs(graphical.total_of(asked.tables(flat, noise)[1].values()) - 6000) < 100
     counts = inbox["site-0"]["tables"].tensors["counts"]
     inbox["site-0"] = {"tables": Statistics({"counts": 1000 * counts})}
-    flat, noise = marginals.together(cfg, task, asked, inbox)
+    flat, noise = marginals.together(cfg, task, inbox, "counts", asked.sizes, asked.weights, round=0)
     assert abs(graphical.total_of(asked.tables(flat, noise)[1].values()) - 8000) < 200
 
 

@@ -26,10 +26,10 @@ def layout_of(variables: Variables) -> Layout:
     return Layout.of(Columns.parse([f"c{size}" for size in variables.sizes]))
 
 
-def fit(variables: Variables, singles: Mapping[Clique, Counts], tables: Mapping[Clique, Counts]) -> Params:
+def fit(variables: Variables, tables: Mapping[Clique, Counts]) -> Params:
     """The copula of the tables, ready to be drawn."""
     layout = layout_of(variables)
-    found = latent.build(layout, latent.clean(layout, [merge(layout, [_sums(variables, singles, tables)])])[0])
+    found = latent.build(layout, latent.clean(layout, [merge(layout, [_sums(variables, tables)])])[0])
     return {"quantiles": found.quantiles.to(torch.float32), "root": found.root.to(torch.float32)}
 
 
@@ -40,13 +40,13 @@ def draw(variables: Variables, tensors: Params, count: int, generator: torch.Gen
     return torch.stack([part.argmax(1) for part in parts], 1)
 
 
-def _sums(variables: Variables, singles: Mapping[Clique, Counts], tables: Mapping[Clique, Counts]) -> Params:
+def _sums(variables: Variables, tables: Mapping[Clique, Counts]) -> Params:
     """The sums that a copula is made of: counts of all places, and products of positions."""
     sizes, label = variables.sizes, variables.label
-    known = given_label(variables, {**singles, **tables})
-    alone = [singles[(k,)].counts for k in range(len(variables.columns))]
+    known = given_label(variables, tables)
+    alone = [tables[(k,)].counts for k in range(len(variables.columns))]
     alone += [] if label is None else [known[1]]
-    total = total_of([*singles.values(), *tables.values()])
+    total = total_of(tables.values())
     at = [places(size) for size in sizes]
     products, errors = [], []
     for i in range(len(sizes)):
@@ -59,7 +59,7 @@ def _sums(variables: Variables, singles: Mapping[Clique, Counts], tables: Mappin
             products.append(at[i] @ counts.reshape(sizes[i], sizes[j]) @ at[j])
             spread = float(at[i].square().sum() * at[j].square().sum())
             errors.append(0.0 if table is None else table.noise * math.sqrt(spread))
-    noise = max([one.noise for one in (*singles.values(), *tables.values())])
+    noise = max(one.noise for one in tables.values())
     rough = math.sqrt(math.fsum(e * e for e in errors) / max(1, len(errors)))
     return {
         "count": torch.tensor([total]),

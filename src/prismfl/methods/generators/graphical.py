@@ -48,7 +48,7 @@ def chosen(variables: Variables, tables: Mapping[Clique, Counts], *, limit: int)
     known = given_label(variables, tables)
     found = []
     for clique, table in tables.items():
-        if clique not in base:
+        if clique not in base and len(clique) > 1:
             found.append((_gain(table, expected(clique, known, variables)), clique))
     picked: list[Clique] = []
     for gain, clique in sorted(found, reverse=True):

@@ -7,7 +7,8 @@ McKenna, Mullins, Sheldon, Miklau, "AIM: An Adaptive and Iterative Mechanism for
 What leaves a site, once: single columns in fine bins, by label; all pairs with the label; further cliques (declared, or
 all pairs of columns whose tables are small enough for the noise), as one Gaussian release. A record counts once in each
 table, so its row is exactly as long as the weights, whatever it holds. Sums add up over sites, also in a secure sum.
-The server fits a graphical model with `mbi` (private-pgm, McKenna et al. 2019; extra `tables`) and draws records.
+The server fits a graphical model with `mbi` (private-pgm; extra `tables`) and draws records. With `rounds = 2` it first
+chooses, from that release alone, which tables tell most, and asks for them in a second, which is planned and charged.
 
 Bins, cliques and weights follow from declared numbers, never from records. Without `mbi` the server makes the copula of
 `latent.py` from the same release, and says so.
@@ -16,12 +17,12 @@ Bins, cliques and weights follow from declared numbers, never from records. With
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from prismfl.core.method import Chosen, DPSettings, Inbox, Items, Method, Shapes, Site, State, Summed, Wanted
 from prismfl.core.payloads import Payload, Statistics, Synthesizer, SyntheticSet, Weights
@@ -30,7 +31,7 @@ from prismfl.data.declared import declared_words
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.generators import copula_tables, graphical, questions
+from prismfl.methods.generators import copula_tables, graphical, questions, second
 from prismfl.methods.generators.graphical import Drawing
 from prismfl.methods.generators.questions import BOUND, Counts, Questions
 from prismfl.nets.classifier import network
@@ -66,14 +67,19 @@ class Config(DPSettings):
         40_000, ge=100, le=5_000_000, description="size of the graphical model: cells of its tables"
     )
     steps: int = Field(1000, ge=1, description="steps of the model's fit, at most")
+    rounds: int = Field(1, ge=1, le=2, description="exchanges; in a second one the server chooses further tables")
+    first: float = Field(0.5, gt=0, lt=1, description="share of the squared budget: the first exchange of two")
+    further: int = Field(16, ge=1, le=500, description="tables of a second exchange")
+    further_cells: int = Field(1500, ge=4, le=100_000, description="cells that each of them may have")
     samples: int | None = Field(None, ge=1, description="synthetic records; None makes as many as all sites declare")
 
-    @field_validator("rounds")
-    @classmethod
-    def _one(cls, rounds: int) -> int:
-        if rounds != 1:
-            raise ValueError("expected 1")
-        return rounds
+    def share(self, round: int) -> float:
+        """The part of the squared budget that an exchange gets."""
+        return 1.0 if self.rounds == 1 else self.first if round == 0 else 1.0 - self.first
+
+    def noise_of(self, round: int) -> float:
+        """The noise multiplier of an exchange."""
+        return self.noise / math.sqrt(self.share(round))
 
 
 def columns_of(cfg: Config, task: Task) -> Columns:
@@ -122,58 +128,108 @@ def questions_of(cfg: Config, task: Task) -> Questions:
 
 
 def init(cfg: Config, task: Task, key: Key) -> Items:
-    """Nothing to begin with, but columns and cliques that do not fit the task are refused."""
-    questions_of(cfg, task)
-    return {}
+    """Nothing to begin with, but columns and cliques that do not fit the task are refused. Of two exchanges, the form
+    of what the second one needs."""
+    asked = questions_of(cfg, task)
+    if cfg.rounds == 1:
+        return {}
+    if cfg.further * cfg.further_cells > questions.MOST_CELLS:
+        raise UserError(
+            f"Expected at most {questions.MOST_CELLS:,} cells in the second exchange, got further {cfg.further} x "
+            f"further_cells {cfg.further_cells}; lower one of them."
+        )
+    empty = Statistics({"counts": torch.zeros(sum(asked.sizes)), "noise": torch.zeros(1)})
+    return {"wanted": Statistics({"cliques": second.nothing(cfg.further)}), "first": empty}
 
 
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
-    """All tables in one answer of the door."""
+    """All tables of an exchange in one answer of the door."""
     asked = questions_of(cfg, site.task)
-    answer = site.records.noisy_tables(
-        asked.places, sizes=asked.sizes, weights=asked.weights, bound=BOUND, sigma=cfg.noise
-    )
-    return {"tables": Statistics({"counts": answer})}, {}
+    sizes, weights, places = asked.sizes, asked.weights, asked.places
+    if state.round == 1:
+        cliques = wanted(cfg, asked, state)
+        sizes, weights = (cfg.further_cells,) * cfg.further, (second.weight(cfg.further),) * cfg.further
+        places = partial(second.places, asked.variables, cliques)
+    sigma = cfg.noise_of(state.round)
+    answer = site.records.noisy_tables(places, sizes=sizes, weights=weights, bound=BOUND, sigma=sigma)
+    if cfg.rounds == 1:
+        return {"tables": Statistics({"counts": answer})}, {}
+    made = {"counts": torch.zeros(sum(asked.sizes)), "further": torch.zeros(cfg.further * cfg.further_cells)}
+    return {"tables": Statistics({**made, ("counts", "further")[state.round]: answer})}, {}
+
+
+def wanted(cfg: Config, asked: Questions, state: State) -> list[Clique]:
+    """The cliques of the second exchange, as far as they can be asked."""
+    return second.read(state.items["wanted"].tensors["cliques"], asked.variables, most=cfg.further_cells)
 
 
 def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
-    """The model of all sites' sum, a set drawn from it, and a classifier trained on that."""
-    asked = questions_of(cfg, task)
-    flat, noise = together(cfg, task, asked, inbox)
-    generator = fitted(cfg, asked, flat, noise)
+    """The model of all sites' sum, a set drawn from it, and a classifier trained on that; before a second exchange, the
+    tables to ask for."""
+    asked, variables = questions_of(cfg, task), questions_of(cfg, task).variables
+    more: dict[Clique, Counts] = {}
+    if state.round == 0:
+        flat, noise = together(cfg, task, inbox, "counts", asked.sizes, asked.weights, round=0)
+    else:
+        flat, noise = (state.items["first"].tensors[name].double() for name in ("counts", "noise"))
+        noise = float(noise)
+        sizes, weights = (cfg.further_cells,) * cfg.further, (second.weight(cfg.further),) * cfg.further
+        answer, loud = together(cfg, task, inbox, "further", sizes, weights, round=1)
+        more = second.tables(answer, variables, wanted(cfg, asked, state), noise=loud)
+    if state.round + 1 < cfg.rounds:
+        tables = _known(asked, flat, noise)[1]
+        found = second.chosen(variables, tables, count=cfg.further, most=cfg.further_cells, limit=cfg.model_cells)
+        kept = Statistics({"counts": flat.to(torch.float32), "noise": torch.tensor([noise], dtype=torch.float32)})
+        return {"wanted": Statistics({"cliques": second.written(found, cfg.further)}), "first": kept}
+    generator = fitted(cfg, asked, flat, noise, more)
     count = cfg.samples or min(MOST_DRAWN, task.records * len(task.sites))
     x, y = sample(cfg, task, generator, count, key=key.child("draw"))
     made = SyntheticSet.of(x.reshape(-1, *task.shape), y)
     return {"generator": generator, "synthetic": made, "model": Weights(classifier(task, x, y, key.child("model")))}
 
 
-def together(cfg: Config, task: Task, asked: Questions, inbox: Inbox) -> tuple[torch.Tensor, float]:
+def together(
+    cfg: Config, task: Task, inbox: Inbox, name: str, sizes: Sequence[int], weights: Sequence[float], *, round: int
+) -> tuple[torch.Tensor, float]:
     """The sum of all sites' tables and its noise; none counts for more than twice the declared records."""
-    rows = torch.stack([items["tables"].tensors["counts"].double() for _, items in sorted(inbox.items())])
+    noise = cfg.noise_of(round)
+    rows = torch.stack([items["tables"].tensors[name].double() for _, items in sorted(inbox.items())])
     if len(rows) == 1:
-        return rows[0], cfg.noise
-    counts = torch.stack([_sizes(asked, row, cfg.noise)[0] for row in rows])[:, None]
-    factors = robust.site_weights(counts, records=task.records, noise=_sizes(asked, rows[0], cfg.noise)[1])
-    return (factors[:, None] * rows).sum(0), cfg.noise * float(factors.square().sum().sqrt().clamp(min=1e-9))
+        return rows[0], noise
+    counts = torch.stack([_size(row, noise, sizes, weights)[0] for row in rows])[:, None]
+    factors = robust.site_weights(counts, records=task.records, noise=_size(rows[0], noise, sizes, weights)[1])
+    return (factors[:, None] * rows).sum(0), noise * float(factors.square().sum().sqrt().clamp(min=1e-9))
 
 
-def _sizes(asked: Questions, row: torch.Tensor, noise: float) -> tuple[torch.Tensor, float]:
+def _size(
+    row: torch.Tensor, noise: float, sizes: Sequence[int], weights: Sequence[float]
+) -> tuple[torch.Tensor, float]:
     """How many records a release counts, from all tables together, and its noise."""
-    sizes, weights = torch.tensor(asked.sizes, dtype=torch.float64), torch.tensor(asked.weights, dtype=torch.float64)
-    sums = torch.stack([part.sum() for part in torch.split(row, list(asked.sizes))])
-    trust = weights.square() / sizes
-    return (trust * sums / weights).sum() / trust.sum(), noise / float(trust.sum().sqrt())
+    wide, own = torch.tensor(sizes, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
+    sums = torch.stack([part.sum() for part in torch.split(row, list(sizes))])
+    trust = own.square() / wide
+    return (trust * sums / own).sum() / trust.sum(), noise / float(trust.sum().sqrt())
 
 
-def fitted(cfg: Config, asked: Questions, flat: torch.Tensor, noise: float) -> Synthesizer:
-    """What is drawn from: one table of probabilities a column, and how each bin of a number is filled."""
+def _known(asked: Questions, flat: torch.Tensor, noise: float) -> tuple[dict[int, Counts], dict[Clique, Counts]]:
+    """Single columns in fine bins, and all tables that a model can be made of."""
     variables, (singles, tables) = asked.variables, asked.tables(flat, noise)
+    coarse = {
+        (k,): coarser(variables.columns[k].bins, asked.finer, one, variables.labels) for k, one in singles.items()
+    }
+    return singles, {**coarse, **tables}
+
+
+def fitted(
+    cfg: Config, asked: Questions, flat: torch.Tensor, noise: float, more: Mapping[Clique, Counts] | None = None
+) -> Synthesizer:
+    """What is drawn from: one table of probabilities a column, and how each bin of a number is filled."""
+    variables, (singles, tables) = asked.variables, _known(asked, flat, noise)
     bins = [one.bins for one in variables.columns]
     inside = {f"inside.{k}": filling(bins[k], asked.finer, one, variables.labels) for k, one in singles.items()}
-    coarse = {(k,): coarser(bins[k], asked.finer, one, variables.labels) for k, one in singles.items()}
     if not fits_graph(cfg):
-        return Synthesizer({**copula_tables.fit(variables, coarse, tables), **inside}, {"kind": "copula"})
-    known = tables if variables.labels else {**coarse, **tables}
+        return Synthesizer({**copula_tables.fit(variables, tables), **inside}, {"kind": "copula"})
+    known = second.joined({c: t for c, t in tables.items() if len(c) > 1 or not variables.labels}, more or {})
     model = graphical.chosen(variables, known, limit=cfg.model_cells)
     steps = graphical.fit(variables, known, model, steps=cfg.steps)
     made = {f"chances.{step.column}": step.chances.to(torch.float32) for step in steps}
@@ -261,26 +317,41 @@ def classifier(task: Task, x: torch.Tensor, y: torch.Tensor, key: Key) -> Params
 
 
 def plan(cfg: Config, task: Task) -> Cost:
-    """One Gaussian answer."""
-    return task.gaussian(cfg.noise)
+    """One Gaussian answer an exchange."""
+    rounds = (round_cost(cfg, task, round, False) for round in range(cfg.rounds))
+    return sum(rounds, start=Cost.zero(task.unit, task.relation))
+
+
+def round_cost(cfg: Config, task: Task, round: int, first: bool) -> Cost:
+    """One Gaussian answer at the noise of this exchange's part of the budget."""
+    return task.gaussian(cfg.noise_of(round))
 
 
 def summed(cfg: Config, task: Task) -> Summed:
-    """The server needs no more than the sum of the sites' tables."""
+    """The server needs no more than the sum of the sites' tables, where there is one exchange."""
+    if cfg.rounds != 1:
+        raise UserError(f"The secure sum of dp-marginals is one exchange: expected rounds = 1, got {cfg.rounds}.")
     return Summed("tables", bound=BOUND, sigma=cfg.noise)
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
-    """One number a cell."""
-    return {"tables": {"counts": ("float32", (sum(questions_of(cfg, task).sizes),))}}
+    """One number a cell; of two exchanges, the cells of both, of which each fills its own."""
+    found = {"counts": ("float32", (sum(questions_of(cfg, task).sizes),))}
+    return {"tables": found | ({"further": ("float32", (cfg.further * cfg.further_cells,))} if cfg.rounds > 1 else {})}
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
     """Tables of declared records: none below zero, none with more records than there are, but for noise."""
-    asked = questions_of(cfg, task)
-    flat = items["tables"].tensors["counts"].double()
-    for part, weight in zip(torch.split(flat, list(asked.sizes)), asked.weights):
-        why = robust.count_fault(part / weight, task, cfg.noise * BOUND / weight)
+    asked, tensors = questions_of(cfg, task), items["tables"].tensors
+    parts = {"counts": (asked.sizes, asked.weights)}
+    if cfg.rounds > 1:
+        parts["further"] = ((cfg.further_cells,) * cfg.further, (second.weight(cfg.further),) * cfg.further)
+    name = "counts" if state.round == 0 else "further"
+    if any(bool(tensors[other].any()) for other in parts if other != name):
+        return "it fills in tables of another exchange"
+    noise = cfg.noise_of(state.round) * BOUND
+    for part, weight in zip(torch.split(tensors[name].double(), list(parts[name][0])), parts[name][1]):
+        why = robust.count_fault(part / weight, task, noise / weight)
         if why is not None:
             return why
     return None
@@ -292,6 +363,7 @@ def auto(asked: Wanted) -> Chosen:
     cfg = Config(**given)
     sites = len(task.sites)
     noise = account.gaussian_sigma(asked.epsilon, task.delta) * (1.0 if asked.secure else math.sqrt(sites))
+    noise /= math.sqrt(cfg.share(0))
     columns, records = columns_of(cfg, task), float(task.records * sites)
     bins, most = questions.worth_asking(columns, labels=len(task.classes), noise=noise, records=records)
     chosen = {name: value for name, value in (("bins", bins), ("pair_cells", most)) if name not in given}
@@ -322,6 +394,7 @@ METHOD = Method(
     shapes=shapes,
     possible=possible,
     summed=summed,
+    round_cost=round_cost,
     auto=auto,
     advice=advice,
     kinds=("table",),
