@@ -26,7 +26,7 @@ def test_marginals_and_correlations_come_back() -> None:
         return Counts(torch.bincount(place, minlength=size).double(), 1e-6)
 
     for pairs in ([(0, 1)], []):
-        tables = {pair: table(*pair) for pair in [(0, 2), (1, 2), *pairs]}
+        tables: dict[tuple[int, ...], Counts] = {pair: table(*pair) for pair in [(0, 2), (1, 2), *pairs]}
         made = copula_tables.fit(found, {(0,): table(0), (1,): table(1), **tables})
         drawn = copula_tables.draw(found, made, 20_000, g)
         for k, size in enumerate(found.sizes):

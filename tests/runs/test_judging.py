@@ -13,6 +13,7 @@ from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.data import load
 from prismfl.methods import METHODS
+from prismfl.methods.generators.marginals import Config
 from prismfl.metrics.judged import BOOSTED, LOGISTIC
 from prismfl.report.tables import result_table
 from prismfl.runs.judging import judge_table
@@ -32,7 +33,7 @@ def test_a_run_on_a_table_reports_what_is_learnt_from_it(tmp_path: Path) -> None
 def test_nothing_is_judged_without_classes_held_out_records_or_a_table() -> None:
     data = load("wine-cultivar")
     task = Task("wine-cultivar", (13,), tuple("abc"), ("a",), 100)
-    job = Job("t", METHODS["dp-marginals"], METHODS["dp-marginals"].settings(sigma=1.0), task, 0)
+    job = Job("t", METHODS["dp-marginals"], Config(sigma=1.0), task, 0)
     items = {"synthetic": SyntheticSet.of(data.x_train, data.y_train)}
     assert judge_table(job, items, data)["records"] == len(data.y_train)
     none = replace(data, x_test=data.x_test[:0], y_test=data.y_test[:0])

@@ -171,16 +171,16 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     if state.round == 0:
         flat, noise = together(cfg, task, inbox, "counts", asked.sizes, asked.weights, round=0)
     else:
-        flat, noise = (state.items["first"].tensors[name].double() for name in ("counts", "noise"))
-        noise = float(noise)
+        kept = state.items["first"].tensors
+        flat, noise = kept["counts"].double(), float(kept["noise"])
         sizes, weights = (cfg.further_cells,) * cfg.further, (second.weight(cfg.further),) * cfg.further
         answer, loud = together(cfg, task, inbox, "further", sizes, weights, round=1)
         more = second.tables(answer, variables, wanted(cfg, asked, state), noise=loud)
     if state.round + 1 < cfg.rounds:
         tables = _known(asked, flat, noise)[1]
         found = second.chosen(variables, tables, count=cfg.further, most=cfg.further_cells, limit=cfg.model_cells)
-        kept = Statistics({"counts": flat.to(torch.float32), "noise": torch.tensor([noise], dtype=torch.float32)})
-        return {"wanted": Statistics({"cliques": second.written(found, cfg.further)}), "first": kept}
+        first = Statistics({"counts": flat.to(torch.float32), "noise": torch.tensor([noise], dtype=torch.float32)})
+        return {"wanted": Statistics({"cliques": second.written(found, cfg.further)}), "first": first}
     generator = fitted(cfg, asked, flat, noise, more)
     count = cfg.samples or min(MOST_DRAWN, task.records * len(task.sites))
     x, y = sample(cfg, task, generator, count, key=key.child("draw"))
@@ -214,7 +214,7 @@ def _size(
 def _known(asked: Questions, flat: torch.Tensor, noise: float) -> tuple[dict[int, Counts], dict[Clique, Counts]]:
     """Single columns in fine bins, and all tables that a model can be made of."""
     variables, (singles, tables) = asked.variables, asked.tables(flat, noise)
-    coarse = {
+    coarse: dict[Clique, Counts] = {
         (k,): coarser(variables.columns[k].bins, asked.finer, one, variables.labels) for k, one in singles.items()
     }
     return singles, {**coarse, **tables}

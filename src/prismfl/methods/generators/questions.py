@@ -86,7 +86,8 @@ def design(variables: Variables, *, finer: int, given: Sequence[Clique] | None, 
     """All single columns, all pairs with the label, and further cliques: those given, else all pairs of columns whose
     table has at most `pair_cells` cells."""
     label, columns = variables.label, range(len(variables.columns))
-    with_label = [] if label is None else [(k, label) for k in columns]
+    with_label: list[Clique] = [] if label is None else [(k, label) for k in columns]
+    further: list[Clique]
     if given is None:
         further = [pair for pair in combinations(columns, 2) if cells(variables.sizes, pair) <= pair_cells]
     else:
