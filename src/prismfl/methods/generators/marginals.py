@@ -265,10 +265,13 @@ def filling(bins: int, finer: int, table: Counts, labels: int) -> torch.Tensor:
 
 
 def _kept(found: torch.Tensor, guess: torch.Tensor, noise: float) -> torch.Tensor:
-    """Shares of each row: as guessed, and of the difference what is more than noise (James and Stein's factor)."""
+    """Shares of each row: as guessed, and of the difference what is more than noise (James and Stein's factor, with
+    room for two standard deviations: a few parts of a bin that noise alone tells apart would mislead a tree)."""
     usual = found.sum(1, keepdim=True).clamp(min=0.0) * guess
     apart = found - usual
-    part = 1.0 - (found.shape[1] - 1) * noise**2 / apart.square().sum(1, keepdim=True).clamp(min=1e-9)
+    parts = found.shape[1] - 1
+    usually = (parts + 2.0 * math.sqrt(2.0 * parts)) * noise**2
+    part = 1.0 - usually / apart.square().sum(1, keepdim=True).clamp(min=1e-9)
     shares = (usual + part.clamp(min=0.0) * apart).clamp(min=0.0)
     total = shares.sum(1, keepdim=True)
     return torch.where(total > 0, shares / total.clamp(min=1e-9), guess)
