@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import prismfl
 from prismfl.core.job import Job
 from prismfl.core.method import State, Wanted
 from prismfl.core.payloads import Statistics
@@ -179,3 +181,13 @@ def test_one_record_and_none_have_the_same_face() -> None:
         for n in (0, 1, 24)
     ]
     assert shapes[0] == shapes[1] == shapes[2]
+
+
+def test_tables_go_through_a_secure_sum(tmp_path: Path) -> None:
+    """The server reads the sum alone, with one site's noise in it."""
+    out = str(tmp_path / "run")
+    found = prismfl.run(
+        "dp-marginals", data="breast-cancer", sites=3, epsilon=20.0, secure={"quorum": 3}, out=out, fitter="copula"
+    )
+    assert found.epsilon == pytest.approx(20.0, rel=0.03)
+    assert found.tables["useful"]["logistic regression"]["auc"] > 80
