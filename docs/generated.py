@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -365,13 +366,25 @@ def python_page() -> str:
 
 
 def examples_page() -> str:
-    """Every script of examples/, whole."""
+    """Every script of examples/, whole, and the notebooks without what they showed."""
     parts = ["# Examples", "", "Each runs in a few seconds, without a network: `python examples/NAME.py`.", ""]
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text()
         title = sentence(path).partition(":")[0].rstrip(".")
         parts += [f"## {title}", "", f"`examples/{path.name}`", "", "```python", text.rstrip(), "```", ""]
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        parts += notebook_lines(path)
     return "\n".join(parts)
+
+
+def notebook_lines(path: Path) -> list[str]:
+    """The words and the code of a notebook; its title is the first line."""
+    lines: list[str] = []
+    for cell in json.loads(path.read_text())["cells"]:
+        text = "".join(cell["source"])
+        lines += [text, ""] if cell["cell_type"] == "markdown" else ["```python", text, "```", ""]
+    title, _, rest = lines[0].removeprefix("# ").partition("\n")
+    return [f"## {title}", "", f"`examples/{path.name}`, a notebook", "", rest.strip(), *lines[1:]]
 
 
 def copied(source: str) -> Callable[[], str]:

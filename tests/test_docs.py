@@ -151,7 +151,7 @@ def test_the_site_fetches_nothing() -> None:
 
 
 def test_examples_that_pages_name_exist() -> None:
-    named = {name for page in PAGES for name in re.findall(r"examples/(\w+\.py)", page.read_text())}
+    named = {name for page in PAGES for name in re.findall(r"examples/(\w+\.(?:py|ipynb))", page.read_text())}
     assert {name for name in named if not (ROOT / "examples" / name).exists()} == set()
 
 

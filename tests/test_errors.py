@@ -12,6 +12,7 @@ from prismfl.errors import (
     BoundaryError,
     BudgetError,
     CellError,
+    DiskFullError,
     LedgerError,
     PrismError,
     UserError,
@@ -27,6 +28,7 @@ from prismfl.errors import (
         (UserError, 2, "user-error"),
         (BudgetError, 3, "budget-refused"),
         (LedgerError, 3, "ledger-damaged"),
+        (DiskFullError, 3, "disk-full"),
         (BoundaryError, 1, "boundary"),
         (WireError, 1, "malformed"),
     ],
@@ -65,7 +67,7 @@ def test_our_own_words_about_settings_are_logged() -> None:
 def test_what_a_data_reader_raises_is_logged_without_its_words() -> None:
     error = caught(lambda: Column("age", min=3, max=1))
     said = words_for_log(error)
-    assert said.startswith("UserError in prismfl.data.schema, line ")
+    assert said.startswith("UserError in prismfl.data.column, line ")
     assert "age" not in said
 
 

@@ -59,14 +59,11 @@ report/sites
 secure/masking
 secure/roster
 server/app
-server/config
 server/running
 server/serving
 server/starting
 site/app
 site/config
-site/egress
-site/joining
 site/keys
 site/making
 site/policy

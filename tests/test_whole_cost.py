@@ -33,7 +33,7 @@ from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import declared, describe
 from prismfl.site import data as site_data
-from prismfl.site.egress import Approvals
+from prismfl.site.approvals import Approvals
 from prismfl.sources import NO_PROTECTION
 from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.tables import synth_table
@@ -195,7 +195,7 @@ def test_a_denied_release_enters_nothing_later(tmp_path: Path) -> None:
         assert ask(office, told, round).code == "refused"
         approvals = Approvals(office.folder)
         (held,) = [held for held in approvals.all() if held.decision == "waiting"]
-        approvals.decide(held.id, decision)
+        approvals.decide(held.id, decision, by="Ann", reason="looked")
         answer = ask(office, told, round)
         if decision == "denied":
             assert answer.code == "refused"
@@ -411,7 +411,7 @@ def test_a_certificate_of_a_seeded_fit_says_so(tmp_path: Path) -> None:
     assert found["guarantee"] == NO_PROTECTION
     assert found["statement"].startswith(NO_PROTECTION)
     assert "differentially private" not in json.dumps(found)
-    assert str(tmp_path) not in (tmp_path / "certificate.json").read_text()
+    assert str(tmp_path) not in (tmp_path / "out.certificate.json").read_text()
 
 
 # What the second review found

@@ -39,6 +39,12 @@ class LedgerError(PrismError):
     code = "ledger-damaged"
 
 
+class DiskFullError(LedgerError):
+    """No room to write to: nothing is damaged, and whatever was asked for can be asked again once there is some."""
+
+    code = "disk-full"
+
+
 class BoundaryError(PrismError):
     """A method tried to take something out of a site that it did not declare or that is not fit to leave."""
 

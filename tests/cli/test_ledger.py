@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,28 @@ def test_ledger_commands(finished: tuple[Path, dict[str, Any]]) -> None:
     spent = [row["epsilon spent"].partition(" ") for row in rows]
     assert [float(number) for number, _, _ in spent] == pytest.approx([result["epsilon"]] * 2, rel=1e-3)
     assert {words for _, _, words in spent} == {"(simulation: no protection)"}
+
+
+def test_a_ledger_is_backed_up_restored_moved_and_exported(tmp_path: Path) -> None:
+    """The verbs, as docs/how-to/back-up-a-ledger.md has them; what they may not do is in tests/privacy/test_care.py."""
+    home, env = tmp_path / "home", {"PRISMFL_LEDGER": str(tmp_path / "home")}
+    with Ledger.open(home / "ledger.sqlite") as ledger:
+        ledger.dataset("patients", records=[b"1"], cap=Cap(2.0, 1e-5))
+
+    def prismfl(*args: str | Path, code: int = 0) -> Done:
+        done = invoke("ledger", *args, cwd=tmp_path, env=env)
+        assert done.returncode == code, done.stderr
+        return done
+
+    assert "is kept at" in prismfl("head", tmp_path / "elsewhere").stderr
+    prismfl("backup", "copy")
+    assert "exists already" in prismfl("backup", "copy", code=2).stderr
+    prismfl("cap", "ds1", "3")
+    (home / "ledger.sqlite").unlink()
+    assert "older than the head that is kept (3 of 4 entries)" in prismfl("restore", "copy", code=3).stderr
+    assert "prismfl ledger cap" in prismfl("restore", "copy", "--lost").stderr
+    prismfl("move", "stick")
+    there = tmp_path / "there" / "ledger.sqlite"
+    prismfl("restore", "stick", "--path", there)
+    written = prismfl("export", "-o", "out", "--year", str(datetime.now(UTC).year), "--path", there).stdout.splitlines()
+    assert "signed by this key" in prismfl("check", written[0], "--key", there.with_name("export.pub")).stderr

@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from prismfl import cli
+from prismfl.cli import main
 from prismfl.cli.main import app
 from prismfl.runs.config import RunConfig
 from tests.cli.command import QUICK, invoke
@@ -118,3 +119,11 @@ def test_a_mistake_is_one_clear_line_and_changes_nothing(name: str, tmp_path: Pa
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert list(work.iterdir()) == []
+
+
+def test_a_command_that_has_found_something_bad_ends_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`audit` and `doctor` leave by typer.Exit, which the entry point must not swallow."""
+    monkeypatch.setattr(main, "app", lambda **kwargs: 1)
+    with pytest.raises(SystemExit) as stop:
+        main.main()
+    assert stop.value.code == 1

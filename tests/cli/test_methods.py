@@ -12,6 +12,7 @@ def test_every_method_is_listed_with_its_guarantee(tmp_path: Path) -> None:
     rows = {row["method"]: row for row in shown("methods", cwd=tmp_path)}
     assert list(rows) == list(METHODS)
     assert (rows["fedavg"]["guarantee"], rows["dp-fedavg"]["guarantee"]) == ("none", "site")
+    assert (rows["fedavg"]["settings"], rows["dp-merf"]["settings"]) == ("plain", "auto")
     assert all(row["what it does"] for row in rows.values())
 
 

@@ -29,6 +29,21 @@ def test_methods_and_seeds_end_in_one_table_and_one_line(tmp_path: Path) -> None
     assert "run 1 of" not in again.stderr, "what is finished is kept"
 
 
+def test_no_model_needs_to_be_named_and_a_run_that_fails_is_listed(tmp_path: Path) -> None:
+    """A run chooses the model that fits its data; its folder is still the one that was asked for."""
+    asked = ["run", "-m", "fedavg", "-m", "local-only", "--seeds", "2", "-d", "breast-cancer", "-n", "2", "-o", "out"]
+    asked += ["--set", "rounds=1", "--set", "epochs=1"]
+    done = invoke(*asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 seeds each" in done.stdout
+    (tmp_path / "out" / "fedavg_seed1" / "config.json").write_text("{}")
+    again = invoke(*asked, cwd=tmp_path)
+    assert again.returncode == 1
+    assert "1 of 2 seeds" in again.stdout, "the table is there, with the seeds that are"
+    assert "Best: " in again.stderr
+    assert "not in the table: fedavg_seed1: failed, " in again.stderr
+
+
 def test_one_method_and_one_seed_are_one_run(tmp_path: Path) -> None:
     found = shown("run", "-m", "dp-fedavg", "--seeds", "1", "-o", "one", *ASKED[:-2], cwd=tmp_path)
     assert (found["method"], found["seed"]) == ("dp-fedavg", 0)

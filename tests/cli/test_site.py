@@ -49,7 +49,7 @@ def test_egress_and_runs_tell_the_same_run(asked: Path) -> None:
 
 def test_an_empty_outbox(asked: Path) -> None:
     assert shown("site", "outbox", asked, cwd=asked) == []
-    refused("site", "deny", asked, "x", cwd=asked, words="waiting: none")
+    refused("site", "deny", asked, "x", "--by", "Ann", "--reason", "no", cwd=asked, words="waiting: none")
 
 
 def test_code_by_name_cannot_be_allowed(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_a_draft_then_a_synthetic_table(place: Path) -> None:
     found = json.loads(result.stdout)
     assert (found["out"], found["guarantee"]) == (str(out), "simulation: no protection")
     assert out.exists()
-    for_people = called(*asked, sets=FAST)
+    again = called(*asked, sets=FAST)
+    assert "exists already; give --force" in str(again.exception)
+    for_people = called(*asked, "--force", sets=FAST)
     assert "your data so far" in for_people.stdout
     assert "differential privacy" in for_people.stdout
 

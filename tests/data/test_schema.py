@@ -194,7 +194,7 @@ def test_dates_and_times_are_read_and_written_in_their_own_format() -> None:
     at = Column("at", type="date", min=instant("2020-01-01"), max=instant("2021-01-01"), step="hour", missing=True)
     clock = Column("clock", type="time", step="15 minutes")
     schema = Schema((day, at, clock), "ill", ("0", "1"))
-    table = {
+    table: dict[str, Sequence[object]] = {
         "day": ["05.03.2020", "31.12.2019", date(2020, 12, 31)],
         "at": ["2020-05-06T07:29", "", datetime(2020, 5, 6, 7, 31)],
         "clock": ["00:00", "23:52", "12:14:59"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.data.schema_draft import HINTS, draft, load_columns, look_of
+from prismfl.data.schema_draft import draft, load_columns, look_of
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 
@@ -55,12 +55,12 @@ def test_a_draft_names_roles_categories_and_gaps(table: Path) -> None:
     assert 'unit = "patient"' in text
     assert 'categories = ["f", "m"]  # confirm' in text
     assert "# min =   # a public lower bound" in text
-    assert "# missing =   # the value that stands for an empty cell" in text
-    assert 'name = "born"' not in text
-    assert notes == [
-        f"Column 'born' {HINTS['date']}. It is not in the draft.",
-        f"Column 'notes' {HINTS['text']}. It is not in the draft.",
-    ]
+    assert "missing = true  # a value of its own" in text
+    assert "unit_rows = 10" in text
+    assert (
+        'name = "born"\ntype = "date"\n# min =   # a public lower bound\n# max =   # an upper one\nstep = "day"' in text
+    )
+    assert notes == ["Column 'notes' holds free text: it is left out."]
 
 
 def test_bounds_are_taken_from_the_records_only_on_request_and_are_called_private(table: Path) -> None:

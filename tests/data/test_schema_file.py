@@ -54,7 +54,8 @@ def test_numbers_as_classes_are_names() -> None:
         ({"lable": "ill"}, "Unknown key 'lable' in s; did you mean 'label'?"),
         (
             {"zzz": 1},
-            "Unknown key 'zzz' in s; known keys: columns, label, classes, unit, train_size, unit_rows, label_per_unit.",
+            "Unknown key 'zzz' in s; known keys: columns, label, classes, unit, train_size, unit_rows, label_per_unit, "
+            "constraints.",
         ),
         ({"train_size": "many"}, "Expected a whole number as train_size in s, got 'many'."),
         ({"train_size": True}, "Expected a whole number as train_size in s, got True."),

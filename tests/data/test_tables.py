@@ -151,7 +151,7 @@ def test_on_a_site_bad_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     found = read(written(tmp_path, text), roles=Roles(unit="who"), lenient=True)
     assert found.unit is not None
     assert found.unit.tolist() == ["a", "f"]
-    assert [f.row for f in found.faults.shown] == [2, 3, 4, 5]
+    assert sorted(f.row for f in found.faults.shown) == [2, 3, 4, 5]
     assert len(found.prints) == 2
     alone = read(written(tmp_path, "age,sex,ill,who\n1,f,no,a\n6,f,yes,f\n"), roles=Roles(unit="who"))
     assert alone.prints == found.prints

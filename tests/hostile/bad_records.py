@@ -62,6 +62,60 @@ def csv_with(line: bytes) -> Writer:
     return write
 
 
+KINDS = """label = 'ill'
+classes = ['no', 'yes']
+unit = 'patient'
+unit_rows = 3
+[[columns]]
+name = 'born'
+type = 'date'
+min = '1900-01-01'
+max = '2020-12-31'
+format = '%d.%m.%Y'
+[[columns]]
+name = 'weight'
+min = 0
+max = 200
+decimal = ','
+missing = true
+[[columns]]
+name = 'ward'
+type = 'categorical'
+categories = ['heart', 'rest']
+other = 'rest'
+missing = true
+"""
+
+
+def kinds_with(line: bytes) -> Writer:
+    """Dates, decimal commas, missing values that are values, other categories, several rows a unit."""
+
+    def write(folder: Path, place: int | None) -> Path:
+        (folder / "schema.toml").write_text(KINDS)
+        wards, weights = ("heart", "", "x-ray"), ("70,5", "", "NA", "81,0")
+        lines = [
+            f"{1 + i:02}.01.1950;{weights[i % 4]};{wards[i % 3]};{CLASSES[i % 2]};{100 + i // 2}".encode()
+            for i in range(GOOD)
+        ]
+        if place is not None:
+            lines.insert(place, line)
+        (folder / "t.csv").write_bytes(b"\n".join([b"born;weight;ward;ill;patient", *lines]) + b"\n")
+        return folder / "t.csv"
+
+    return write
+
+
+OF_KINDS = {
+    "ISO for a date": b"1950-01-01;70,5;heart;no;100",
+    "no such day": b"31.02.1950;70,5;heart;no;100",
+    "endless day": b"1" * 100_000 + b".01.1950;70,5;heart;no;100",
+    "no date": b";70,5;heart;no;100",
+    "a point in the number": b"01.01.1950;70.5;heart;no;100",
+    "two commas": b"01.01.1950;7,0,5;heart;no;100",
+    "an infinite number": b"01.01.1950;inf;heart;no;100",
+    "the label": b"01.01.1950;70,5;heart;perhaps;100",
+    "no id": b"01.01.1950;70,5;heart;no;",
+}
 CSV = {
     "label": b"1,1,f,perhaps,100,,",
     "no label": b"1,1,f,,100,,",
@@ -221,6 +275,7 @@ FOLDER = {
 
 CASES: dict[str, Writer] = {
     **{f"csv: {name}": csv_with(line) for name, line in CSV.items()},
+    **{f"csv: {name} of a kind": kinds_with(line) for name, line in OF_KINDS.items()},
     **{f"parquet: {name}": parquet_with(*bad) for name, bad in PARQUET.items()},
     **{f"npz table: {name}": npz_with(*bad) for name, bad in NPZ.items()},
     **{f"npz images: {name}": npz_with(*bad, pictures=True) for name, bad in NPZ.items()},

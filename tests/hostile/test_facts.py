@@ -20,7 +20,7 @@ from prismfl.site import data as site_data
 from prismfl.site.config import SiteConfig
 from prismfl.site.data import SiteData
 from tests.data.test_facts import opened_by
-from tests.hostile.bad_records import BY_KIND, CASES, CLASSES, GOOD, SCHEMA, csv_with, facts_for
+from tests.hostile.bad_records import BY_KIND, CASES, CLASSES, GOOD, KINDS, SCHEMA, csv_with, facts_for
 
 
 def site(name: str, path: Path, **changes: Any) -> SiteConfig:
@@ -77,6 +77,25 @@ def test_no_record_is_as_good_as_any_number(kind: str, tmp_path: Path) -> None:
         assert data.spec.classes == tuple(CLASSES)
         site_data.keep(tmp_path / f"of-{world.name}", config, data)
         assert len(site_data.load(tmp_path / f"of-{world.name}", config).records) == 0
+
+
+@pytest.mark.parametrize("rows", ["", "x;x;x;x;x\n", ";;;;\n"])
+def test_a_site_of_every_kind_of_column_may_be_empty(rows: str, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(KINDS)
+    (tmp_path / "t.csv").write_text(f"born;weight;ward;ill;patient\n{rows}")
+    data = site_data.read(site("csv: empty", tmp_path / "t.csv"))
+    assert tuple(data.records.x.shape) == (0, *data.spec.shape) == (0, 1 + 2 + 3 + 3)
+    assert data.spec.unit == "patient"
+
+
+def test_missing_and_other_values_are_kept_by_their_rule(tmp_path: Path) -> None:
+    """Of twelve records none is left out: gaps are values, and a ward that is not declared is the rest."""
+    (tmp_path / "raw").mkdir()
+    data = site_data.read(site("csv: empty", CASES["csv: no id of a kind"](tmp_path / "raw", None)))
+    assert (len(data.records), data.left_out) == (GOOD, 0)
+    assert data.records.x[:, 2].sum() == GOOD / 2  # half of the weights are missing
+    assert data.records.x[:, 3:6].sum(0).tolist() == [4.0, 4.0, 4.0]  # heart, rest, missing
+    assert data.records.x[:, 6:].sum(0).tolist() == [0.0, GOOD, 0.0]  # two rows a patient
 
 
 def test_no_request_can_reach_the_reading_of_data() -> None:

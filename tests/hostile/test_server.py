@@ -29,8 +29,8 @@ from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs.description import declared, describe, digest_of, job_of
 from prismfl.site import data as site_data
 from prismfl.site import policy
+from prismfl.site.approvals import Approvals
 from prismfl.site.config import ledger_of
-from prismfl.site.egress import Approvals
 from prismfl.site.office import Office
 from prismfl.transport.post import Answer, Request
 from tests.nets.encoders.graphs import maps
@@ -343,7 +343,7 @@ def test_an_approval_is_for_one_release_one_payload_and_one_config(tmp_path: Pat
     assert ask(office, first) == REFUSED
     approvals = Approvals(office.folder)
     (held,) = approvals.all()
-    approvals.decide(held.id, "approved")
+    approvals.decide(held.id, "approved", by="Ann", reason="looked")
     assert ask(office, first).kind == "release"
     later = {**told, "run": "0123456789ab-tuesday"}
     other = {**description(settings={"steps": 3}), "run": "0123456789ab-wednesday"}

@@ -11,7 +11,7 @@ import torch
 from prismfl.core.task import Task
 from prismfl.methods import METHODS
 from prismfl.methods.averaging import auto
-from prismfl.methods.drowning import CHANCE, USEFUL, noise_share, warn_clients
+from prismfl.methods.drowning import CHANCE, USEFUL, noise_share, warn_clients, warn_records
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 
@@ -59,3 +59,11 @@ def test_only_clients_that_are_asked_count() -> None:
     assert auto.client_advice(cfg, task) == []
     few = Task("x", (4,), ("a", "b"), tuple(map(str, range(100))), 10, model="logreg", participation=0.05)
     assert auto.client_advice(cfg, few)
+
+
+def test_a_run_on_records_says_how_many_more_of_them_would_do() -> None:
+    assert warn_records(CHANCE, "gradients") == []
+    (line,) = warn_records(4 * USEFUL, "gradients")
+    assert "drowns the gradients" in line
+    assert "about 4 times the records" in line
+    assert warn_records(1.9, "means", chance=2.0) == []

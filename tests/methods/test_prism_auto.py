@@ -53,12 +53,18 @@ def test_a_secure_sum_has_one_noise_and_so_a_larger_release() -> None:
     assert together > apart
 
 
-def test_the_usual_shares_and_a_small_rank_are_taken_unless_others_are_clearly_better() -> None:
-    usual, other = auto.SHARES
-    scores = {(16, usual): 70.0, (32, usual): 79.5, (64, usual): 80.0, (16, other): 83.0, (32, other): 70.0}
-    assert auto.pick(scores) == (32, usual, 80.0)
-    assert auto.pick({**scores, (16, other): 84.5}) == (16, other, 84.5)
-    assert auto.pick(scores, chance=75.0) == (16, other, 80.0)  # all of it is noise
+def test_the_middle_of_the_ranks_that_are_nearly_as_good_is_taken() -> None:
+    scores = {16: 70.0, 32: 78.0, 64: 80.0, 128: 80.5, 256: 70.0}
+    assert auto.pick(scores) == 64
+    assert auto.pick({**scores, 256: 79.0, 512: 78.0}) == 128
+    assert auto.pick(scores, chance=75.0) == 16  # all of it is noise
+
+
+@pytest.mark.parametrize("rank", [7, 70, 5000])
+def test_a_given_rank_is_played_even_if_it_is_more_than_the_features_have(rank: int) -> None:
+    found = auto.auto(Wanted({**CHEAP, "rank": rank}, task(), 1.0))
+    assert "rank" not in found.settings
+    assert f"rank {min(rank, 128)}:" in found.words[0]
 
 
 def test_what_is_given_is_never_touched() -> None:

@@ -8,7 +8,12 @@ import sys
 
 import pytest
 
+from prismfl.core.method import Wanted
+from prismfl.core.task import Task
 from prismfl.methods import METHODS
+from prismfl.privacy import account
+from prismfl.runs import planning
+from prismfl.runs.config import RunConfig
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -34,3 +39,31 @@ def test_the_file_of_a_method_names_its_paper_and_what_leaves(name: str) -> None
     assert "hat leaves" in words or "`statistics`" in words, settings.__module__
     for number in re.findall(r"arXiv:(\d{4}\.\d{5})", METHODS[name].paper):
         assert f"arxiv.org/abs/{number}" in words, f"{name}: its file does not link {number}"
+
+
+RULED = [name for name, method in METHODS.items() if method.auto is not None and not method.takes_encoder]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_with_a_guarantee_chooses_its_settings(name: str) -> None:
+    method = METHODS[name]
+    assert (method.auto is not None) == ("sigma" in method.settings.model_fields)
+
+
+@pytest.mark.parametrize("name", RULED)
+@pytest.mark.parametrize(("records", "sites", "epsilon"), [(1, 1, 0.1), (287, 5, 1.0), (30_000, 50, 8.0)])
+def test_a_rule_gives_the_same_valid_settings_for_the_same_facts_and_they_meet_the_budget(
+    name: str, records: int, sites: int, epsilon: float
+) -> None:
+    method = METHODS[name]
+    assert method.auto is not None
+    names = tuple(f"site-{i}" for i in range(1 if method.pooled else sites))
+    task = Task("own", (1, 16, 16), ("a", "b", "c"), names, records, model="convnet:8")
+    first, again = (method.auto(Wanted({}, task, epsilon)) for _ in range(2))
+    assert first == again
+    assert first.words
+    config = RunConfig(epsilon=epsilon, settings=dict(first.settings))
+    settings = planning.resolve(config, task, method)
+    assert account.epsilon(method.plan(settings, task), task.delta) <= epsilon
+    if method.advice is not None:
+        assert all(isinstance(line, str) for line in method.advice(settings, task))

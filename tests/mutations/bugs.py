@@ -16,7 +16,7 @@ from prismfl.core import release, rounds
 from prismfl.core.door import PrivateRecords
 from prismfl.core.hub import PrivateSum
 from prismfl.core.rounds import initial_state, site_step
-from prismfl.data import schema
+from prismfl.data import Column
 from prismfl.errors import UserError
 from prismfl.kernels import loss
 from prismfl.methods import METHODS
@@ -281,9 +281,9 @@ BUGS = [
     ),
     Bug(
         "scaler fitted on the data",
-        schema,
-        "_scale",
-        "low, high = column.bounds()",
+        Column,
+        "scaled",
+        "low, high = self.bounds()",
         "low, high = float(values.min()), float(values.max()) + 1e-9",
         plain(schema_tests.test_encoding_does_not_depend_on_the_other_records),
     ),

@@ -14,13 +14,17 @@ from prismfl.core import rounds
 from prismfl.core.job import Job
 from prismfl.methods.averaging import dp_fedavg_client
 from prismfl.methods.prism import statistics
+from prismfl.privacy.ledger import care
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.report import ledger_export
 from prismfl.runs import planning, result
 from prismfl.site.office import Office
 from prismfl.synth import tables as synth_table
 from tests import test_whole_cost as tests
 from tests.methods import test_prism as prism_tests
 from tests.mutations.planting import Bug, Check
+from tests.privacy import test_care as care_tests
+from tests.report import test_ledger_export as export_tests
 
 
 def own(test: Callable[..., None], *arguments: object, folder: bool = True) -> Check:
@@ -34,7 +38,50 @@ def own(test: Callable[..., None], *arguments: object, folder: bool = True) -> C
     return check
 
 
+def kept(test: Callable[[Path, Path], None]) -> Check:
+    """A test of a ledger as a whole."""
+
+    def check(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with Ledger.open(place / "home" / "ledger.sqlite") as ledger:
+            ledger.dataset("patients", records=[b"1", b"2"], cap=care_tests.CAP)
+        test(ledger.path, place)
+
+    return check
+
+
 BUGS = [
+    Bug(
+        "a restored backup gives budget back",
+        care,
+        "restore",
+        "if gone != 0 and not lost:",
+        "if False:",
+        kept(care_tests.test_an_old_copy_does_not_give_budget_back),
+    ),
+    Bug(
+        "a loss is forgiven by the site's own cap",
+        Ledger,
+        "set_cap",
+        '{"by_hand": True} if by_hand else {}',
+        '{"by_hand": True}',
+        kept(care_tests.test_an_old_copy_does_not_give_budget_back),
+    ),
+    Bug(
+        "a moved ledger goes on in both places",
+        care,
+        "move",
+        'ledger.note("move", {"to": folder.name})',
+        "pass",
+        kept(care_tests.test_a_moved_ledger_spends_in_one_place),
+    ),
+    Bug(
+        "an auditor reads the number of records",
+        ledger_export,
+        "_event",
+        "if key in _TOLD",
+        "if key != 'digest'",
+        own(export_tests.test_one_record_more_does_not_show),
+    ),
     Bug(
         "computed before it is charged",
         rounds,

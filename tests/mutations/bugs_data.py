@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.data import archive, columns, ids, owners, prints, schema_file
+from prismfl.data import Schema, archive, columns, ids, made, owners, prints, schema_file
 from prismfl.data import files as own_files
 from prismfl.files import bounded as files
 from prismfl.runs import planning
@@ -16,7 +16,10 @@ from tests.data import test_facts as facts_tests
 from tests.data import test_files as file_tests
 from tests.data import test_ids as id_tests
 from tests.data import test_limits as limit_tests
+from tests.data import test_made as made_tests
 from tests.data import test_prints as print_tests
+from tests.data import test_schema as schema_tests
+from tests.hostile import test_facts as bad_tests
 from tests.laws import test_neighbours as neighbours
 from tests.mutations.planting import Bug, Check
 
@@ -38,6 +41,46 @@ def plain(test: object, *arguments: object) -> Check:
 one_less = neighbours.test_one_less_in_the_file_is_that_one_less_at_its_site
 
 BUGS = [
+    Bug(
+        "a missing number is taken for the middle of its bounds",
+        Schema,
+        "values",
+        "np.where(part[:, 1] > 0.5, np.nan, numbers) if column.may_miss else numbers",
+        "numbers",
+        plain(schema_tests.test_a_missing_value_is_a_value_of_its_own_by_hand),
+    ),
+    Bug(
+        "a unit's rows are counted over everybody",
+        Schema,
+        "_rows",
+        "sizes[inverse]",
+        "np.full(count, sizes.max())",
+        plain(made_tests.test_the_number_of_rows_is_the_units_own),
+    ),
+    Bug(
+        "a bad record counts among its unit's rows",
+        Schema,
+        "_rows",
+        "inverse[faults.kept(count)]",
+        "inverse",
+        at(bad_tests.test_a_bad_record_changes_nothing_but_itself, "csv: no date of a kind"),
+    ),
+    Bug(
+        "every row of a unit has its own sex",
+        made,
+        "_in_units",
+        "cells[base if name in constant else source]",
+        "cells[source]",
+        plain(made_tests.test_what_is_the_same_in_a_unit_stays_the_same_and_the_rest_does_not),
+    ),
+    Bug(
+        "rules are kept before units are put together only",
+        made,
+        "made_table",
+        "values = keeper.enforce(values, fixed=constant)",
+        "pass",
+        plain(made_tests.test_rules_hold_within_units_too),
+    ),
     Bug(
         "hold-out by position",
         own_files,

@@ -158,7 +158,7 @@ BUGS = [
         "a run goes on under its name with another config",
         Office,
         "_pin",
-        "elif place.read_text() != digest:",
+        "elif place.read_text() != told:",
         "elif False:",
         audit("dp-fedavg", "settings"),
     ),

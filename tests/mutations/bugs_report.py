@@ -13,7 +13,9 @@ from prismfl.report import comparison, dashboard, editions, facts, figures, page
 from prismfl.report import dossier as dossiers
 from tests.mutations.planting import Bug, Check
 from tests.report import test_dashboard as dashboard_tests
+from tests.report import test_delivered as delivered_tests
 from tests.report import test_editions as edition_tests
+from tests.runs.small import small_run
 
 
 def on_own_data(test: object) -> Check:
@@ -48,6 +50,12 @@ def bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dashboard_tests.test_files_of_a_run_are_read_within_bounds(folder)
 
 
+def delivered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small_run(folder / "made")
+    (folder / "out").mkdir()
+    delivered_tests.test_what_nothing_protects_stays_on_the_site(delivered_tests.with_items(run, folder / "out"))
+
+
 shared = on_own_data(edition_tests.test_no_uncharged_byte_in_anything_that_is_shared)
 seeded = on_a_benchmark(edition_tests.test_seeded_noise_is_said_wherever_the_guarantee_stands)
 total = on_a_benchmark(edition_tests.test_the_headline_counts_what_the_model_started_from)
@@ -57,6 +65,7 @@ BUGS = [
     Bug("the sharing edition is everything", dossiers, "dossier", "        return share(facts)\n    try", "        return share.__globals__['SharedFacts'](facts)\n    try", shared),
     Bug("a path is shared whole", editions, "name_of", 're.split(r"[/\\\\]", path.rstrip("/\\\\"))[-1]', "path", shared),
     Bug("a picture keeps its text", editions, "share", "(clean := _cleaned(p))", "(clean := p)", shared),
+    Bug("weights that nothing protects are shared", editions, "_shared_item", 'drawn = {} if item["private"] else', 'drawn =', delivered),
     Bug("compared runs show own accuracy", comparison, "_result", "share_result(result, own=is_own(config, result))", "share_result(result, own=False)", shared),
     Bug("a named flag makes own data public", editions, "is_own", 'config.get("data") not in DATASETS or result.get("own_data") is True', "False", shared),
     Bug("the curve of own accuracy is drawn", figures, "progress", "runs if on_site else shareable(runs)", "runs", on_own_data(edition_tests.test_own_figures_are_in_the_on_site_edition_which_says_so)),

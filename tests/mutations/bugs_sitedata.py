@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.data import arrays, columns, files, ids, schema
+from prismfl.data import arrays, cells, columns, files, ids, schema
 from prismfl.site import config as site_config
 from prismfl.site import data as site_data
 from tests.data import test_faults as fault_tests
@@ -55,7 +55,7 @@ BUGS = [
     ),
     Bug(
         "one cell of text renames the others' categories",
-        schema,
+        cells,
         "value_of",
         "return value if math.isfinite(value) else None",
         "return None",

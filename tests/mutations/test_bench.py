@@ -16,6 +16,7 @@ from tests.mutations import (
     bugs_filter,
     bugs_hostile,
     bugs_kernels,
+    bugs_operate,
     bugs_parsers,
     bugs_report,
     bugs_robust,
@@ -27,8 +28,8 @@ from tests.mutations.planting import Bug, forget
 pytestmark = pytest.mark.bench
 
 PARTS = (
-    bugs, bugs_adversary, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_parsers,
-    bugs_report, bugs_robust, bugs_sitedata, bugs_sums,
+    bugs, bugs_adversary, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_operate,
+    bugs_parsers, bugs_report, bugs_robust, bugs_sitedata, bugs_sums,
 )  # fmt: skip
 BUGS = [bug for part in PARTS for bug in part.BUGS]
 

@@ -211,3 +211,15 @@ def test_data_that_somebody_else_declares_meanwhile_is_declared_once(
 def test_names_are_printable_and_short(ledger: Ledger, data: str, name: str) -> None:
     with pytest.raises(UserError, match="printable run name"):
         ledger.reserve(name, data, ONE)
+
+
+def test_what_is_held_is_the_plan_of_an_open_run_and_what_a_closed_one_released(tmp_path: Path) -> None:
+    one = Cost.gaussian(5.0)
+    with Ledger.open(tmp_path / "held.sqlite") as ledger:
+        data = ledger.dataset("a", records=[b"1"])
+        assert ledger.held(data) == []
+        ledger.reserve("r", data, one * 3)
+        ledger.release("r", data, "r/0", one, b"x")
+        assert ledger.held(data) == [one * 3]
+        ledger.close("r")
+        assert ledger.held(data) == [one]

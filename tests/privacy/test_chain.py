@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -54,3 +55,14 @@ def test_a_file_that_is_overwritten_fails_its_check(tmp_path: Path) -> None:
         ledger._chain.db.execute("PRAGMA shrink_memory")
         with pytest.raises(LedgerError, match=r"damaged|cannot"):
             ledger._chain.check()
+
+
+def test_a_file_that_cannot_grow_is_a_full_disk_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR | (19 << 8)
+    room = os.statvfs(tmp_path)
+    assert chain.wrapped(tmp_path / "l", error).code == "ledger-damaged"
+    monkeypatch.setattr(os, "statvfs", lambda place: os.statvfs_result((*room[:4], 0, *room[5:])))
+    assert chain.wrapped(tmp_path / "l", error).code == "disk-full"

@@ -13,8 +13,57 @@ from typing import Any
 
 import pytest
 
+from prismfl.methods import METHODS
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 120.0
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT_OFF = """[...document.querySelectorAll('figure > svg text')].filter(t => {
+  const a = t.getBoundingClientRect(), b = t.closest('svg').getBoundingClientRect();
+  return a.left < b.left - 2 || a.right > b.right + 2 || a.top < b.top - 3 || a.bottom > b.bottom + 3;
+}).map(t => t.textContent)"""
+MARKS = """[...document.querySelectorAll('.legend svg > *')].map(s => {
+  const a = s.getBoundingClientRect();
+  return Math.max(a.width, a.height);
+})"""
+COLOURS = """[...document.querySelectorAll('.legend li')].map(li => {
+  const look = getComputedStyle(li.querySelector('circle, path'));
+  return [li.textContent.split(',')[0], li.querySelector('circle') ? look.fill : look.stroke];
+})"""
+
+
+def on_screen(colour: str) -> str:
+    """A colour of the palette as a browser tells it."""
+    return f"rgb({int(colour[1:3], 16)}, {int(colour[3:5], 16)}, {int(colour[5:], 16)})"
+
+
+def check_looks(browser: Browser, widths: tuple[int, ...] = (360, 390, 1200)) -> dict[str, str]:
+    """Nothing is too wide, no letter of a chart is cut off, legends are small; a method's colour, which is one."""
+    colours: dict[str, set[str]] = {}
+    for width in widths:
+        browser.size(width)
+        assert browser.js(SIDEWAYS) <= 0, f"the page is too wide at {width}"
+        cut = browser.js(CUT_OFF)
+        assert cut == [], f"letters of a chart are cut off at {width}: {cut}"
+        assert all(0 < size <= 30 for size in browser.js(MARKS)), "the signs of a legend are as large as a chart"
+    for name, colour in browser.js(COLOURS):
+        if name in METHODS:
+            colours.setdefault(name, set()).add(colour)
+    assert all(len(found) == 1 for found in colours.values()), colours
+    return {name: found.pop() for name, found in colours.items()}
+
+
+def check_print(browser: Browser) -> None:
+    """On paper (A4 between its margins) nothing is wider than the page, and no table is scrolled."""
+    browser.size(688)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        wide = "[...document.querySelectorAll('table, figure, dl')].filter(t => t.getBoundingClientRect().right > 689)"
+        found = browser.js(f"{wide}.map(t => t.outerHTML.slice(0, 200))")
+        assert found == [], f"wider than paper: {found}"
+        assert browser.js(SIDEWAYS) <= 0
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
 
 
 class Browser:

@@ -15,8 +15,10 @@ from prismfl.methods import METHODS
 from prismfl.report.charts import (
     DASHES,
     FIXED,
+    LETTER,
     NO_METHOD,
     PALETTE,
+    WIDTH,
     Axis,
     Series,
     around,
@@ -29,6 +31,7 @@ from prismfl.report.charts import (
     nice_ticks,
     number,
     simple_rows,
+    whole,
 )
 from prismfl.report.page import template
 
@@ -52,6 +55,12 @@ def parsed(html: str) -> ElementTree.Element:
 )
 def test_ticks_are_round_numbers_in_the_range(low: float, high: float, ticks: list[float]) -> None:
     assert nice_ticks(low, high) == pytest.approx(ticks)
+
+
+def test_rounds_have_whole_ticks() -> None:
+    assert list(whole("round", 1, 3).ticks()) == [1, 2, 3]
+    assert list(whole("round", 1, 60).ticks()) == nice_ticks(1, 60)
+    assert list(whole("round", 1, 1).ticks()) == [1]
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
@@ -126,6 +135,25 @@ def test_named_points_carry_their_names() -> None:
     assert texts == {"left": "start", "right": "end"}
 
 
+def test_a_name_without_room_is_in_the_legend_alone() -> None:
+    """Names ran out of the chart, and over each other where two runs are as good."""
+    rows = [(f"run {i}", 5.0, 50.0) for i in range(8)] + [("edge", 9.9, 99.0)]
+    short = [f"quite-a-long-name-{i}" for i in range(8)] + ["edge"]
+    root = parsed(dots("d", "t", rows, x=X, y=Y, short=short))
+    places: list[tuple[float, float, float]] = []
+    for t in root.findall("./svg/text[@class='name']"):
+        x, y, wide = float(t.get("x") or 0), float(t.get("y") or 0), LETTER * len(t.text or "")
+        left = x - {"start": 0.0, "end": wide, "middle": wide / 2}[str(t.get("text-anchor"))]
+        assert 0 <= left <= left + wide <= WIDTH
+        assert all(abs(y - other) > 12 or left + wide <= a or b <= left for a, b, other in places)
+        places.append((left, left + wide, y))
+    assert 1 < len(places) < len(rows)
+    seeds = parsed(dots("d", "t", [("a", 5, 50), ("b", 5, 51), ("c", 5, 95)], x=X, y=Y, short=["m", "m", "m"]))
+    assert len(seeds.findall("./svg/text[@class='name']")) == 2, "seeds side by side have one name"
+    assert [li.findtext("svg/circle/title") or "".join(li.itertext()) for li in root.findall(".//li")] == short
+    assert "legend" not in dots("d", "t", rows[:2], x=X, y=Y, short=["a", "a"])
+
+
 def test_counts_are_shaded_by_size_and_summed() -> None:
     root = parsed(heat("Split", ["a", "b"], [("site-0", [10, 0]), ("site-1", [5, 20])]))
     cells = [(c.text, c.get("style")) for c in root.findall(".//tbody//td")]
@@ -147,7 +175,8 @@ def test_names_never_become_markup() -> None:
         lines("f", NASTY, [Series(NASTY, ((0, 1),)), Series("b", ((0, 1),))], x=X, y=Y),
         bars("f", NASTY, [(NASTY, 1.0, NASTY)], label=NASTY),
         dots("f", NASTY, [(NASTY, 1, 1)], x=X, y=Y),
-        heat(NASTY, [NASTY], [(NASTY, [1])]),
+        heat(NASTY, [NASTY], [(NASTY, [1])], corner=NASTY),
+        dots("f", NASTY, [(NASTY, 1, 1), ("b", 2, 2)], x=X, y=Y, short=[NASTY, "b"]),
         simple_rows([NASTY], [[NASTY, NASTY]], caption=NASTY),
         figure("f", NASTY, ""),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prismfl.errors import UserError
-from prismfl.report.comparison import compare_runs, comparison_table, unfinished_runs
+from prismfl.report.comparison import compare_runs, comparison_table, comparison_tables, runs_in, unfinished_runs
 from prismfl.report.words import NO_PROTECTION
 from prismfl.runs.directory import RunDirectory
 
@@ -54,6 +54,23 @@ def test_other_settings_are_other_rows_best_first(tmp_path: Path) -> None:
         finished(tmp_path / "c", accuracy=80.0, method="prism"),
     ]
     assert [row["accuracy"] for row in compare_runs(paths)] == [90.0, 80.0, 70.0]
+
+
+def test_unlike_data_and_units_have_a_table_each(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [{}, {"data": "mnist-5k"}, {"unit": "client"}, {"method": "prism"}, {"delta": 1e-6}]
+    rows = compare_runs([finished(tmp_path / str(i), **more) for i, more in enumerate(changes)])
+    assert sorted(len(table.rows) for table in comparison_tables(rows)) == [1, 1, 1, 2]
+    assert comparison_tables([]) == []
+
+
+def test_a_folder_means_the_runs_below_it(tmp_path: Path) -> None:
+    paths = [finished(tmp_path / "runs" / name) for name in ("a/one", "b")]
+    (tmp_path / "runs" / "report.html").write_text("")
+    assert runs_in([tmp_path / "runs"]) == paths
+    assert runs_in([*paths, tmp_path / "runs" / "report.html", paths[0]]) == paths
+    for wrong in (tmp_path / "runs" / "typo", tmp_path / "runs" / "a" / "one" / "gen"):
+        assert runs_in([*paths, wrong]) == [*paths, wrong], "a slip is told, not left out"
+    assert runs_in([tmp_path / "runs" / "report.html"]) == [tmp_path / "runs" / "report.html"]
 
 
 def test_the_worst_epsilon_of_a_row_is_shown(tmp_path: Path) -> None:

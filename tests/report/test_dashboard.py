@@ -18,14 +18,15 @@ from prismfl.errors import UserError
 from prismfl.files import inside as run_files
 from prismfl.runs import simulate
 from prismfl.runs.config import RunConfig
-from tests.report.browser import open_browser
+from tests.report.browser import check_looks, on_screen, open_browser
 
 pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
-from prismfl.report.charts import colour_of
-from prismfl.report.dashboard import HOST, make_app, row_of, runs_below
+from prismfl.report.charts import PALETTE, colour_of
+from prismfl.report.dashboard import HOST, make_app, row_of
+from prismfl.runs.directory import runs_below
 
 TOKEN = "the-right-token"
 
@@ -244,12 +245,8 @@ def test_in_a_real_browser(folder: Path, tmp_path: Path) -> None:
             assert browser.js("document.querySelectorAll('#rows b').length") == 0, "a run's text became markup"
             assert browser.js("document.querySelectorAll('#plane circle').length") >= 2
             assert browser.js("document.querySelectorAll('#plane figure').length") == 2, "unlike data share a chart"
-            icons = "[...document.querySelectorAll('#plane .legend circle')].map(s => s.getBoundingClientRect().width)"
-            for width in (360, 390, 1200, 1600):
-                browser.size(width)
-                assert 0 < max(browser.js(icons)) <= 20, "the signs of the legend are as large as the chart"
-                wide = browser.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                assert wide <= 0
+            found = check_looks(browser, (360, 390, 1200, 1600))
+            assert found == {name: on_screen(PALETTE[colour_of(name)]) for name in ("ldp-fedsgd", "dp-fedavg")}
             browser.js("document.getElementById('p-method').value = 'dp-fedavg'")
             browser.js("document.querySelector('#plan button').click()")
             browser.until("document.querySelectorAll('#planned tbody tr').length >= 8")

@@ -15,7 +15,7 @@ from prismfl.errors import UserError
 from prismfl.report.tradeoff import best_lines, picture_of, sweep_facts, sweep_table, write_tradeoff
 from prismfl.runs.cells import PLAN
 from prismfl.runs.sweep import Axes, go, planned
-from tests.report.browser import open_browser
+from tests.report.browser import check_looks, check_print, open_browser
 from tests.report.test_tradeoff_charts import ROWS, row
 
 GIVEN = {"data": "digits", "model": "logreg", "sites": 2}
@@ -54,6 +54,8 @@ def test_the_table_has_figures_with_intervals(folder: Path) -> None:
     assert facts["edition"] == "sharing"
     first = facts["rows"][0]
     assert f"{first['accuracy']:.1f} ± {first['accuracy_half_width']:.1f}" in shown
+    assert f" {first['accuracy_sd']:.1f} " in shown
+    assert "2 seeds each" in shown
     assert "1 *" in shown
     assert "∞ no DP guarantee" in shown
     assert "simulation: no protection" in shown
@@ -106,9 +108,10 @@ def test_the_sharing_edition_of_own_records_has_nothing_measured(own: Path, tmp_
     assert "measured on this site only" in page.read_text()
     assert "<svg" not in page.read_text()
     for place in facts["rows"] + facts["cells"]:
-        assert not {"accuracy", "accuracy_half_width", "balanced_accuracy", "auc", "seconds", "reason", "name"} & set(
+        assert not {"accuracy", "accuracy_sd", "accuracy_half_width", "balanced_accuracy", "auc", "seconds"} & set(
             place
         )
+        assert not {"reason", "name"} & set(place)
     assert "†" in text(facts)
 
 
@@ -154,10 +157,8 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
     page, _ = write_tradeoff(made(ROWS[:-1], cells=cells), tmp_path / "r.html")
     with open_browser(tmp_path) as browser:
         browser.go(page.as_uri())
-        for width in (390, 1280):
-            browser.size(width)
-            wide = browser.js("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide <= 0, f"{wide} pixels too wide at {width}"
+        check_print(browser)
+        check_looks(browser)
         dash = "[...document.querySelectorAll('.legend .line')].map(l => getComputedStyle(l).strokeDasharray)"
         assert browser.js(dash) == ["none", "7px, 4px", "2px, 3px", "none", "none", "none"]
         assert set(browser.requests) <= {page.as_uri(), "data:,"}

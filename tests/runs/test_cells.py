@@ -130,6 +130,7 @@ def test_a_row_has_the_mean_and_the_interval_by_students_t() -> None:
     """Three seeds: 4.3027 s / sqrt(3). A normal interval, or the spread of one run, is another number."""
     (row,) = rows_of([state(0, 80.0), state(1, 82.0), state(2, 87.0)])
     assert (row["accuracy"], row["seeds"], row["seeds_planned"]) == (83.0, 3, 3)
+    assert row["accuracy_sd"] == pytest.approx(13.0**0.5, abs=1e-3)
     assert row["accuracy_half_width"] == pytest.approx(4.302653 * 13.0**0.5 / 3**0.5, abs=1e-3)
     assert (row["bytes"], row["seconds"], row["epsilon"]) == (120, 2.0, 2.9)
 

@@ -14,8 +14,10 @@ from prismfl.data.schema_file import schema_words
 from prismfl.errors import PrismError, UserError
 from prismfl.methods import METHODS
 from prismfl.nets.encoders.named import named
+from prismfl.runs import description
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import (
+    PROTOCOL,
     check_description,
     declared,
     describe,
@@ -26,6 +28,7 @@ from prismfl.runs.description import (
     schema_digest,
     spec_of,
 )
+from prismfl.runs.names import RefusedError
 
 SITES = ("north", "south")
 CONFIG = RunConfig(method="dp-fedavg", data="digits", model="logreg", settings={"sigma": 1.0, "rounds": 2}, seed=3)
@@ -73,8 +76,10 @@ def test_a_changed_word_is_seen(key: str) -> None:
 
 def test_another_version_is_refused_first() -> None:
     with pytest.raises(PrismError) as error:
-        check_description({**described(), "prismfl": "0.0"})
-    assert str(error.value) == f"The server runs prismfl 0.0, this site runs {__version__}."
+        check_description({**described(), "protocol": 0})
+    assert str(error.value) == (
+        f"The server speaks protocol 0, prismfl {__version__} here speaks 1; upgrade the older."
+    )
     assert error.value.code == "version-mismatch"
 
 
@@ -204,3 +209,19 @@ def test_own_data_are_declared(tmp_path: Path) -> None:
     assert (images.kind, images.shape, images.train_size, none) == ("image", (3, 16, 16), 9, None)
     with pytest.raises(UserError, match=r"^For the sites' own data declare what it looks like: "):
         declared(RunConfig(data="pics"))
+
+
+def test_the_protocol_is_a_number_and_what_it_stands_for_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever changes these words makes another protocol: raise PROTOCOL, and write the new words here."""
+    told = described()
+    assert (PROTOCOL, told["protocol"]) == (1, 1)
+    assert sorted(told) == [
+        *("config", "digest", "encoder", "protocol", "public", "run", "schema", "sites", "spec", "train_size"),
+    ]
+    known = "method unit relation sites split subset records participation epsilon delta model public public_count"
+    assert set(told["config"]) == {*known.split(" "), "encoder", "seed", "secure", "settings"}
+    monkeypatch.setattr(description, "__version__", "9.9.9")
+    check_description(told)  # another version of the same protocol is welcome
+    for spoken in (0, 2, "1", True, 1.0, None):
+        with pytest.raises(RefusedError, match="speaks protocol"):
+            check_description({**told, "protocol": spoken})

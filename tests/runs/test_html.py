@@ -21,6 +21,7 @@ def test_texts_are_escaped_wherever_they_stand() -> None:
         html.facts_table(HOSTILE, [(HOSTILE, HOSTILE)]),
         html.grid_table([{HOSTILE: HOSTILE}]),
         html.picture(html.PNG, HOSTILE),
+        html.columns_table({HOSTILE: [HOSTILE]}),
     )
     for page in pages:
         assert "<script" not in page
@@ -33,6 +34,7 @@ def test_a_result_that_somebody_wrote_is_text_alone(tmp_path: Path) -> None:
     small_run(tmp_path / "run")
     place = tmp_path / "run" / "result.json"
     told = json.loads(place.read_text())
+    told["models"] = {told["recommended"]: {"balanced_accuracy": HOSTILE, "auc": [1], "intervals": 3}}
     place.write_text(json.dumps({**told, "data": HOSTILE, "split": HOSTILE, "guarantee": HOSTILE, "unit": HOSTILE}))
     run = open_run(tmp_path / "run")
     assert run.result is not None
@@ -42,6 +44,17 @@ def test_a_result_that_somebody_wrote_is_text_alone(tmp_path: Path) -> None:
     assert "accuracy" in repr(run)
     assert repr(run.result).startswith("<Result method: dp-fedavg")
     assert [row["round"] for row in run.table] == [1, 2]
+
+
+def test_a_result_shows_more_than_accuracy_and_a_table_its_first_records(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert run.result is not None
+    assert "balanced accuracy" in run._repr_html_()
+    assert f"AUC: {run.result.models['network']['auc']:.1f} %" in repr(run.result)
+    page = html.columns_table({"age": [51.23456, 60.0], "sex": ["f", "m"]}, rows=1)
+    assert "51.23" in page
+    assert "60" not in page
 
 
 def test_a_picture_is_a_png_of_the_run_itself(tmp_path: Path) -> None:

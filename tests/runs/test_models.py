@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,14 @@ def test_every_model_has_its_scores(prism: Reopened) -> None:
 
 def test_there_is_no_model_before_the_first_round(prism: Reopened) -> None:
     assert models_of(prism.whole_job, {}) == {}
+
+
+def test_models_that_stay_at_the_sites_are_scored_together(tmp_path: Path) -> None:
+    path = small_run(tmp_path / "run", method="local-only", epsilon=None, settings={"epochs": 1})
+    result = json.loads((path / "result.json").read_text())
+    scores = result["scores"]
+    assert result["models"] == {}
+    assert scores["accuracy"] == pytest.approx(result["accuracy"], abs=1e-3), "the mean over the sites"
+    assert scores["records"] == sum(map(sum, scores["confusion"])) == result["sites"] * 360
+    assert len(scores["recall"]) == 10
+    assert set(scores["intervals"].values()) == {None}, "the same records, answered twice, are no more records"

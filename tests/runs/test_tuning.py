@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 import prismfl
 from prismfl.core.method import Chosen, Method, Wanted
+from prismfl.data import DATASETS
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.runs import planning, simulate, tuning
@@ -101,3 +104,19 @@ def test_prism_chooses_for_itself_on_data_nobody_tuned_it_for(tmp_path: Path) ->
     assert set(result.models) == {"network", "head", "linear"}
     assert result.accuracy == result.models[result.recommended]["accuracy"]
     assert result.models["head"]["accuracy"] > 75
+
+
+def test_a_changed_rule_is_rehearsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a method outside the package; its rule is a file that changes between two runs of one version."""
+    source = (
+        "from prismfl.core.method import Chosen\ndef auto(wanted):\n    return Chosen({'clip': 0.7}, ('because',))\n"
+    )
+    asked = Wanted({}, planning.task_of(small_config(tmp_path), DATASETS["mnist-5k"], METHODS["dp-fedavg"]), 1.0)
+    digests = []
+    monkeypatch.syspath_prepend(tmp_path)
+    for text in (source, source, source.replace("0.7", "0.8")):
+        (tmp_path / "own_rule.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "own_rule", raising=False)
+        method = replace(METHODS["dp-fedavg"], auto=importlib.import_module("own_rule").auto)
+        digests.append(tuning.digest_of(method, asked))
+    assert digests[0] == digests[1] != digests[2]

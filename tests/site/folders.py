@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from prismfl.methods import METHODS
 from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import RunDirectory
 from prismfl.server import serving
@@ -61,3 +62,43 @@ def introduced(offices: Sequence[Office]) -> list[Office]:
 
 def make_run(path: Path, rules: RoundRules, config: RunConfig | None = None) -> RunDirectory:
     return serving.prepare(path, config or run_config(), NAMES, rules=rules, evaluate=False)
+
+
+VISITS = """label = "ill"
+classes = ["no", "yes"]
+unit = "patient"
+unit_rows = 3
+[[columns]]
+name = "height"
+min = 100
+max = 220
+missing = true
+[[columns]]
+name = "seen"
+type = "date"
+min = "2020-01-01"
+max = "2020-12-31"
+format = "%d.%m.%Y"
+"""
+
+
+def table_sites(root: Path, **changes: Any) -> tuple[list[Office], RunConfig]:
+    """Sites with tables of their own (gaps, dates, several rows a patient), and a run of 3dgl over them."""
+    root.mkdir(parents=True)
+    (root / "schema.toml").write_text(VISITS)
+    offices = []
+    for number, name in enumerate(NAMES):
+        rows = [
+            f"{'' if i % 4 == 0 else 150 + i % 40},{1 + i % 28:02}.03.2020,{('no', 'yes')[i % 3 == 0]},{name}-{i // 2}"
+            for i in range(number, number + 40)
+        ]
+        path = root / f"{name}.csv"
+        path.write_text("\n".join(["height,seen,ill,patient", *rows]) + "\n")
+        own = {"data": str(path), "schema_file": str(root / "schema.toml"), "part": None, "parts": 1, "unit": "patient"}
+        allowed = {"methods": ["3dgl"], "releases": ["synthesizer"], "ledger": str(root / f"ledger of {name}")}
+        offices.append(make_site(root, name, **{**own, **allowed, **changes}))
+    settings = {**METHODS["3dgl"].tiny, "sigma": 2.0}
+    config = RunConfig(
+        method="3dgl", data="visits.csv", schema_file=str(root / "schema.toml"), records=20, settings=settings
+    )
+    return offices, config

@@ -18,7 +18,7 @@ from prismfl.site.bundle import MAGIC, Peer, open_bundle, seal_bundle
 from prismfl.site.keys import make_site_keys, peer_keys, signing_key
 from prismfl.transport import in_process as local
 from tests.hostile.test_sites_remote import forge, picky
-from tests.site.folders import NAMES, make_site, run_config
+from tests.site.folders import NAMES, introduced, make_site, run_config, table_sites
 
 
 def make_peers(root: Path, **changes: object) -> list[Peer]:
@@ -63,6 +63,18 @@ def test_peers_look_through_the_same_encoder(tmp_path: Path) -> None:
     encoder = peers[0].job.task.encoder
     assert encoder is not None
     assert encoder.digest == peers[0].description["encoder"]
+
+
+def test_peers_end_with_the_same_table(tmp_path: Path) -> None:
+    offices, config = table_sites(tmp_path / "sites")
+    peers = [Peer.open(office.folder, config) for office in introduced(offices)]
+    for peer in peers:
+        peer.export(tmp_path / "shared")
+    for peer in peers:
+        assert peer.absorb(tmp_path / "shared").finished
+    made = [(peer.directory.path / "gen" / "synthetic.csv").read_bytes() for peer in peers]
+    assert len(set(made)) == 1
+    assert made[0].startswith(b"patient,height,seen,ill\n1,")
 
 
 def test_an_export_again_is_the_same_bytes_and_free(tmp_path: Path) -> None:

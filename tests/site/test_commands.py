@@ -13,8 +13,8 @@ from prismfl.cli.main import app
 from prismfl.errors import UserError
 from prismfl.server.config import enrolled, load_server
 from prismfl.site import joining
+from prismfl.site.approvals import Approvals
 from prismfl.site.config import load_site
-from prismfl.site.egress import Approvals
 from prismfl.transport.flower.children import free_port
 
 
@@ -47,6 +47,8 @@ def test_init_and_enroll_write_what_they_say(tmp_path: Path, capsys: pytest.Capt
         "running": False,
         "pid": None,
         "sites": ["north", "south"],
+        "contact": {"north": None, "south": None},
+        "certificates": [],
         "runs": [],
     }
     prismfl("site", "status", tmp_path / "north", "--format", "json")
@@ -74,7 +76,7 @@ def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
         (("site", "join", north, "127.0.0.1:1"), "copy the server's ca.pem"),
         (("site", "join", north, "somewhere"), "HOST:PORT"),
         (("site", "join", tmp_path / "nowhere", "127.0.0.1:1"), "No site.toml"),
-        (("site", "approve", north, "x"), "waiting: none"),
+        (("site", "approve", north, "x", "--by", "Ann", "--reason", "x"), "waiting: none"),
         (("site", "init", north, "--name", "n", "--data", "digits", "--method", "prism"), "holds a site already"),
         (("site", "init", tmp_path / "e", "--name", "e", "--data", "/nowhere", "--method", "fedavg"), "nor a path"),
         (("site", "init", tmp_path / "e", "--name", "e", "--data", "digits", "--method", "fedavgg"), "Unknown method"),

@@ -37,7 +37,7 @@ from prismfl.transport.post import Request
 from prismfl.errors import PrismError
 from prismfl.site.bundle import Peer
 from prismfl.runs.description import describe, job_of
-from prismfl.site.egress import Approvals
+from prismfl.site.approvals import Approvals
 from prismfl.site.office import Office
 from prismfl.runs.description import declared
 from prismfl.methods import METHODS
@@ -59,7 +59,7 @@ def look():
 def approve():
     for held in Approvals(folder).all():
         if held.decision == "waiting":
-            Approvals(folder).decide(held.id, "approved")
+            Approvals(folder).decide(held.id, "approved", by="Ann", reason="looked")
 
 
 def ask(office, kind, told, round=0):

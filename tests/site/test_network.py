@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("flwr")
 from prismfl.server.config import ServerConfig
+from prismfl.site.certificates import make_authority
 from prismfl.site.config import as_toml
-from prismfl.site.keys import make_authority
 from prismfl.transport.faults import faults
 from tests.site.test_processes import PATIENCE, Federation
 

@@ -15,8 +15,9 @@ from prismfl.errors import UserError
 from prismfl.runs.description import declared, describe, digest_of, job_of
 from prismfl.runs.directory import digest
 from prismfl.site import data as site_data
+from prismfl.site.approvals import Approvals
 from prismfl.site.config import load_site
-from prismfl.site.egress import Approvals, EgressLog
+from prismfl.site.egress import EgressLog
 from prismfl.site.office import Office
 from prismfl.transport.post import Answer, Request
 from tests.site.folders import NAMES, make_site, run_config, site_config
@@ -96,7 +97,7 @@ def test_versions_and_configs_are_refused_before_any_data_is_read(
         raise AssertionError("data was read")
 
     monkeypatch.setattr(site_data, "load", never)
-    newer = {**told, "prismfl": "99.0"}
+    newer = {**told, "protocol": 99}
     newer["digest"] = digest_of(newer)
     changed = {**told, "config": {**told["config"], "seed": 1}}
     stranger = {**told, "sites": ["south", "west"]}
@@ -136,14 +137,14 @@ def test_a_release_waits_for_a_person(tmp_path: Path) -> None:
     assert any(name.endswith("preview.txt") for name in held.files)
     ledger = office._host(job_of(told), told).ledger
     (charge,) = ledger.charges(run=told["run"])
-    approvals.decide(held.id, "approved")
+    approvals.decide(held.id, "approved", by="Ann", reason="looked")
     answer = ask(office, told)
     assert answer.kind == "release"
     assert digest(answer.body) == charge.digest
     with pytest.raises(UserError, match="was approved before"):
-        approvals.decide(held.id, "denied")
+        approvals.decide(held.id, "denied", by="Ann", reason="looked")
     with pytest.raises(UserError, match="waiting: none"):
-        approvals.decide("nothing", "denied")
+        approvals.decide("nothing", "denied", by="Ann", reason="looked")
 
 
 def test_a_denied_release_never_leaves_and_stays_charged(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_denied_release_never_leaves_and_stays_charged(tmp_path: Path) -> None
     told = description()
     ask(office, told)
     approvals = Approvals(office.folder)
-    approvals.decide(approvals.all()[0].id, "denied")
+    approvals.decide(approvals.all()[0].id, "denied", by="Ann", reason="looked")
     assert [ask(office, told).code for _ in range(2)] == ["refused", "refused"]
     assert len(office._host(job_of(told), told).ledger.charges(run=told["run"])) == 1
     assert not (office.folder / "egress").exists()

@@ -25,9 +25,10 @@ from prismfl.runs.description import job_of
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import state_digest
 from prismfl.server.config import ServerConfig, enroll, init_server
+from prismfl.site.certificates import make_authority
 from prismfl.site.config import as_toml
 from prismfl.site.joining import preflight, supernode_command
-from prismfl.site.keys import make_authority, make_site_keys
+from prismfl.site.keys import make_site_keys
 from prismfl.transport import in_process as local
 from prismfl.transport.faults import faults
 from prismfl.transport.flower.children import descendants, environment, free_port, is_running

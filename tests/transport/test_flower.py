@@ -22,10 +22,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from prismfl.core.payloads import Weights, encode
 from prismfl.core.release import Release
+from prismfl.data.columns import read_columns
+from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.runs.description import job_of
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.opened import open_run
 from prismfl.server import serving
 from prismfl.site.office import Office
 from prismfl.transport import in_process as local
@@ -35,7 +38,7 @@ from prismfl.transport.flower import adapter as flower
 from prismfl.transport.flower import guard as flower_guard
 from prismfl.transport.post import Answer, Request, RoundRules
 from tests.nets.encoders.graphs import maps
-from tests.site.folders import NAMES, make_run, make_site, run_config
+from tests.site.folders import NAMES, make_run, make_site, run_config, table_sites
 from tests.transport.grid import OneProcessGrid
 
 RULES = RoundRules(2, deadline=2.0, join=2.0, poll=0.01, ask_again=0.05)
@@ -74,6 +77,24 @@ def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
     crossed = {(m.round, m.site, m.direction, m.digest) for m in directory.messages() if m.direction == "up"}
     assert crossed == {(m.round, m.site, m.direction, m.digest) for m in there.messages() if m.direction == "up"}
     assert faults(directory) == []
+
+
+def test_a_federations_table_is_a_table(tmp_path: Path) -> None:
+    """Units and columns come from the schema that server and sites declare; what comes out can be read by it."""
+    offices, config = table_sites(tmp_path / "sites")
+    directory = make_run(tmp_path / "run", RULES, config)
+    serve(directory, grid_of(offices))
+    assert faults(directory) == []
+    assert directory.read_json("result.json")["unit"] == "patient"
+    made = read_columns(directory.path / "gen" / "synthetic.csv")
+    schema = read_schema(directory.path / "gen" / "schema.toml")
+    assert schema == read_schema(config.schema_file or "")
+    assert list(made) == ["patient", "height", "seen", "ill"]
+    assert schema.encode(made).shape == (len(made["ill"]), schema.width)
+    assert not [cell for cell in made["patient"] if "north" in cell]
+    columns = open_run(directory.path).columns
+    assert columns is not None
+    assert list(columns) == list(made)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -493,3 +514,25 @@ def test_from_elsewhere_only_the_sites_interface_answers(
     scope = {"type": "http", "client": (client, 1), "path": path, "headers": headers}
     asyncio.run(flower_guard.LocalOnly(inner)(scope, receive, send))
     assert sent == [status]
+
+
+@pytest.mark.parametrize("before_it_answers", [True, False])
+def test_a_revoked_site_is_nobody_at_once(tmp_path: Path, before_it_answers: bool) -> None:
+    """The bug: names that are read once. Its answer is not read, and the round does not wait for it."""
+    directory, grid = federation(tmp_path, replace(RULES, deadline=60.0), rounds=3)
+    names = {f"key of {name}".encode(): name for name in NAMES}
+    honest = grid.tamper
+
+    def tamper(place: int, request: Message, reply: Message) -> list[Message]:
+        words = dict(request.content[flower.RECORD])
+        if place == 11 and (words["kind"], words["round"]) == ("round", "1"):
+            names.pop(b"key of south", None)  # while its answer is on the way
+            return [] if before_it_answers else honest(place, request, reply)
+        return honest(place, request, reply)
+
+    grid.tamper = tamper
+    serving.serve(directory.path, flower.GridPost(grid, lambda: names, refresh=0.0), say=lambda line: None)
+    up = {(m.round, m.site) for m in directory.messages() if m.direction == "up"}
+    assert {site for round, site in up if round == 0} == set(NAMES)
+    assert {site for round, site in up if round > 0} == {"north", "west"}
+    assert ("south", "revoked") in {(fault.site, fault.code) for fault in faults(directory)}

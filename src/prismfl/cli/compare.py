@@ -12,14 +12,17 @@ from prismfl.cli.options import Format
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders with some below.")],
     on_site: Annotated[bool, typer.Option("--on-site", help="With accuracy on own records; never to be sent.")] = False,
     fmt: Format = "table",
 ) -> None:
-    """One table over runs: what leaves, epsilon, accuracy over seeds, bytes, seconds."""
-    from prismfl.report.comparison import compare_runs, comparison_table, unfinished_runs
+    """A table over runs for each data set and unit: what leaves, epsilon, accuracy over seeds, bytes, seconds."""
+    from rich.console import Group
 
+    from prismfl.report.comparison import compare_runs, comparison_tables, runs_in, unfinished_runs
+
+    runs = runs_in(runs)
     rows, left_out = compare_runs(runs, on_site=on_site), unfinished_runs(runs)
-    terminal.emit(rows, fmt, lambda: comparison_table(rows))
+    terminal.emit(rows, fmt, lambda: Group(*comparison_tables(rows)))
     for run in left_out:
         terminal.say(f"not in the table: {run['run']}: {run['words']}")

@@ -15,7 +15,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="The directory of a finished run.")],
     to: Annotated[
         str,
-        typer.Option("--to", help="A model: torch, onnx, safetensors. The synthetic set: images, npz, parquet."),
+        typer.Option("--to", help="A model: torch, onnx, safetensors. The synthetic set: images, npz, parquet, csv."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder, or a new file with the format's own ending.")],
     model: Annotated[

@@ -16,7 +16,9 @@ from prismfl.cli import (
     dashboard,
     data,
     demo,
+    doctor,
     export,
+    federation,
     figures,
     leaves,
     ledger,
@@ -49,7 +51,9 @@ app = typer.Typer(
 def main() -> None:
     """Entry point: mistakes become one clear line and an exit code, never a traceback."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if isinstance(code, int) and code:  # a command that has found something bad, and has said so
+            raise SystemExit(code)
     except PrismError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -100,7 +104,8 @@ for command in (
     attack.attack,
     synth.synth,
     schema.schema,
+    doctor.doctor,
 ):
     app.command()(command)
-for group in (ledger, server, site, bundle):
+for group in (ledger, federation, server, site, bundle):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

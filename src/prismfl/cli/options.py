@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
+Log = Annotated[str, typer.Option("--log", help="text, or json: one object a line, for a log collector.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
 ConfigFile = Annotated[Path | None, typer.Argument(help="TOML or YAML file.", show_default=False)]
 DataDir = Annotated[str | None, typer.Option(help="Where data files lie (default: PRISMFL_DATA).")]
@@ -93,6 +94,13 @@ Unit = Annotated[
     str | None,
     typer.Option("--unit", help="What is protected: record, or a column such as patient_id (default: record)."),
 ]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="Columns to take alone, beside label and unit: a,b or repeated (default: all)."),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", help="Columns to leave out: a,b or repeated (default: none).")
+]
 ImageSize = Annotated[
     int | None,
     typer.Option(
@@ -105,11 +113,16 @@ Channels = Annotated[
 ]
 
 
+def several(given: Sequence[str] | None) -> list[str]:
+    """Names that were given with commas between, or one after the other."""
+    return [name.strip() for part in given or () for name in part.split(",") if name.strip()]
+
+
 def data_keys(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the keys that a config has for them: `--schema` is `schema_file`; classes may have commas between."""
     found = {"schema_file" if key == "schema" else key: value for key, value in given.items()}
     if found.get("classes"):
-        found["classes"] = [name.strip() for part in found["classes"] for name in part.split(",") if name.strip()]
+        found["classes"] = several(found["classes"])
     else:
         found["classes"] = None
     return found

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
+from prismfl.cli.options import Drop, Keep, several
 from prismfl.errors import UserError
 
 WARNING = (
@@ -20,6 +21,8 @@ def schema(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
     label: Annotated[str | None, typer.Option(help="Label column; without it, a table without classes.")] = None,
     unit: Annotated[str | None, typer.Option(help="Column that names the person a record belongs to.")] = None,
+    keep: Keep = None,
+    drop: Drop = None,
     bounds_from_data: Annotated[
         bool, typer.Option("--bounds-from-data", help="Also write the bounds of the records (private!).")
     ] = False,
@@ -31,7 +34,14 @@ def schema(
 
     if out is not None and out.exists() and not force:
         raise UserError(f"'{out}' exists; give --force to overwrite it.")
-    text, notes = draft(data, label=label, unit=unit, bounds_from_data=bounds_from_data)
+    text, notes = draft(
+        data,
+        label=label,
+        unit=unit,
+        bounds_from_data=bounds_from_data,
+        keep=several(keep),
+        drop=several(drop),
+    )
     terminal.warn(WARNING)
     for note in notes:
         terminal.warn(note)

@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Format, Sets
+from prismfl.cli.options import Format, Log, Sets
 from prismfl.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, help="Run the server of a federation: init, enroll, start, status, stop.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run the server of a federation: init, enroll, revoke, renew, start, status, watch, stop.",
+)
 Folder = Annotated[Path, typer.Argument(help="The server's folder.", show_default=False)]
 
 
@@ -43,12 +46,44 @@ def enroll(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="The site's name.", show_default=False)],
     key: Annotated[Path, typer.Argument(help="The site's keys/node.pub.", show_default=False)],
+    replace: Annotated[bool, typer.Option("--replace", help="A new key of a site that is enrolled.")] = False,
 ) -> None:
     """Admit a site: from now on its key proves its name."""
-    from prismfl.server.config import enroll as admit
+    from prismfl.server import config
 
-    admit(folder, name, key)
-    terminal.say(f"site {name} is enrolled")
+    (config.replace if replace else config.enroll)(folder, name, key)
+    terminal.say(f"site {name} is enrolled" + (", its key before is revoked" if replace else ""))
+
+
+@app.command()
+def revoke(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="The site's name.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Kept beside the key.")],
+) -> None:
+    """Un-enroll a site at once, also in a run that is under way; its key is never admitted again."""
+    from prismfl.server import config
+
+    config.revoke(folder, name, reason)
+    terminal.say(f"site {name} is revoked: nothing of it counts any more, and nothing is sent to it")
+
+
+@app.command()
+def renew(
+    folder: Folder,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="Names that sites use; default: those of before.")
+    ] = None,
+) -> None:
+    """A new certificate under the same authority. Sites do nothing; it serves from the next start on."""
+    from prismfl.server.config import load_server
+    from prismfl.site.certificates import renew_server
+
+    load_server(folder)
+    state = renew_server(folder / "keys", name or [])
+    terminal.say(
+        f"renewed for {', '.join(state.names)}, good until {state.until:%Y-%m-%d}; it serves from the next start"
+    )
 
 
 @app.command()
@@ -61,6 +96,7 @@ def start(
         list[str] | None, typer.Option("--site", help="With --insecure: the sites' names; repeatable.")
     ] = None,
     sets: Sets = None,
+    log: Log = "text",
     fmt: Format = "table",
 ) -> None:
     """Run a config with the enrolled sites, to its end."""
@@ -70,18 +106,41 @@ def start(
     if (config is None) != resume:
         raise UserError("Give a run config to start, or --resume to go on with the last run.")
     asked = None if config is None else terminal.config(config, sets)
-    result = running.start(folder, asked, sites=sites or [], insecure=insecure, say=terminal.say)
+    result = running.start(folder, asked, sites=sites or [], insecure=insecure, say=terminal.speaker(log))
     terminal.emit(result, fmt, lambda: result_table(result))
 
 
 @app.command()
-def status(folder: Folder, fmt: Format = "table") -> None:
-    """Whether the server runs, who is enrolled, and every run with its round and its faults."""
+def status(
+    folder: Folder,
+    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
+    fmt: Format = "table",
+) -> None:
+    """Whether the server runs, who is enrolled and was last there, and every run with its round and its faults."""
+    import time
+
     from prismfl.server import running
 
-    found = running.status(folder)
-    words = "running" if found["running"] else "stopped"
-    terminal.rows(f"Server {words}; sites: {', '.join(found['sites']) or 'none'}", found["runs"], fmt, value=found)
+    while True:
+        found = running.status(folder)
+        words = "running" if found["running"] else "stopped"
+        sites = ", ".join(f"{name} ({terminal.ago(age)})" for name, age in found["contact"].items())
+        title = f"Server {words}; sites: {sites or 'none'}"
+        terminal.rows(title, found["runs"], fmt, value=found, caption="\n".join(found["certificates"]) or None)
+        if not watch:
+            return
+        time.sleep(every)
+
+
+@app.command()
+def watch(folder: Folder, port: Annotated[int, typer.Option(help="Port on loopback.")] = 9465) -> None:
+    """Answer a monitor on this machine: /metrics (Prometheus), /health, /ready."""
+    from prismfl.server.config import load_server
+    from prismfl.server.watching import watched
+
+    load_server(folder)
+    terminal.serve(port, watched(folder))
 
 
 @app.command()

@@ -41,7 +41,7 @@ def seeds_of(text: str | None, first: int | None) -> tuple[int, ...]:
 
 def run_all(asked: Several, *, file: Path | None, sets: Sequence[str], given: Mapping[str, Any], fmt: str) -> None:
     """Every run in its own directory in one folder; the same command with that --out goes on where it stopped."""
-    from prismfl.report.tradeoff import best_line, sweep_facts, sweep_table
+    from prismfl.report.tradeoff import best_line, open_lines, sweep_facts, sweep_table
     from prismfl.runs.sweep import Axes, check_cap, go, planned, price_words
 
     folder = Path(asked.out) if asked.out else Path("runs") / f"several-{datetime.now(UTC):%Y%m%dT%H%M%S}"
@@ -57,9 +57,11 @@ def run_all(asked: Several, *, file: Path | None, sets: Sequence[str], given: Ma
         go(sweep, progress=progress, warn=terminal.warn, tell=terminal.say)
     facts = sweep_facts(folder, on_site=True)
     terminal.emit(facts, fmt, lambda: sweep_table(facts))
-    line = best_line(facts)
-    if line is not None:
+    for line in open_lines(facts):
         terminal.say(line)
+    best = best_line(facts)
+    if best is not None:
+        terminal.say(best)
     terminal.say(f"Runs: {folder}. A page: prismfl report {folder}")
     failed = sum(cell["status"] == "failed" for cell in facts["cells"])
     if failed:

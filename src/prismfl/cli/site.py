@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Format
+from prismfl.cli.options import Format, Log
 from prismfl.errors import UserError
 from prismfl.files.atomic import OTHERS
 from prismfl.site.folder import FILE, close_site
 
 app = typer.Typer(
-    no_args_is_help=True, help="Be a site of a federation: init, check, join, status, runs, outbox, approve, close."
+    no_args_is_help=True,
+    help="Be a site of a federation: init, check, join, status, watch, runs, outbox, approve, close, rotate.",
 )
 
 
@@ -34,6 +35,8 @@ def _closed(folder: Path) -> Path:
 
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder.", show_default=False, callback=_closed)]
+By = Annotated[str, typer.Option(help="Your name; it is kept with the decision.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 ReleaseId = Annotated[str, typer.Argument(help="The release, as `prismfl site outbox` lists it.", show_default=False)]
 
 
@@ -104,45 +107,111 @@ def check(folder: Folder, fmt: Format = "table") -> None:
 @app.command()
 def join(
     folder: Folder,
-    server: Annotated[str, typer.Argument(help="HOST:PORT of the server.", show_default=False)],
+    server: Annotated[
+        str, typer.Argument(help="HOST:PORT of the server, or the name that `site server` gave it.", show_default=False)
+    ],
     insecure: Annotated[bool, typer.Option("--insecure", help="No TLS and no keys: for trials only.")] = False,
     attempts: Annotated[
         int | None, typer.Option(help="How often an unreachable server is tried (default: without end).")
     ] = None,
+    log: Log = "text",
 ) -> None:
     """Join a server and answer it until stopped."""
     from prismfl.site import joining
     from prismfl.site.config import load_site
     from prismfl.site.making import reread
+    from prismfl.site.servers import load_server, place_of
     from prismfl.transport.flower import children
 
+    say = terminal.speaker(log)
     config = load_site(folder, thorough=False)
-    children.split_address(server)
-    if not insecure and not (folder / "keys" / "ca.pem").is_file():
-        raise UserError(
-            f"No {folder / 'keys' / 'ca.pem'}: copy the server's ca.pem there, or use --insecure in a trial."
-        )
-    other = children.pid_of(folder / "site.pid")
+    name = "" if ":" in server else server
+    address = load_server(folder, name).address if name else server
+    children.split_address(address)
+    trust, pid = joining.trust_of(folder, name), place_of(folder, name) / "site.pid"
+    if not insecure and not trust.is_file():
+        raise UserError(f"No {trust}: copy the server's ca.pem there, or use --insecure in a trial.")
+    other = children.pid_of(pid)
     if other is not None:
         raise UserError(f"This site is running already (process {other}).")
     if insecure:
-        terminal.warn("--insecure: no encryption, and nobody proves who they are; for trials only")
-    reread(folder, config, terminal.say, always=False)
+        say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
+    reread(folder, config, say, always=False)
     if config.noise == "seeded":
-        terminal.warn('noise = "seeded" in site.toml: for simulation only, it protects nobody')
+        say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
     try:
-        joining.join(folder, server, terminal.say, insecure=insecure, attempts=attempts)
+        joining.join(folder, address, say, insecure=insecure, attempts=attempts, server=name)
     finally:
-        (folder / "site.pid").unlink(missing_ok=True)
+        pid.unlink(missing_ok=True)
+
+
+@app.command()
+def server(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="A name of your own for the server.", show_default=False)],
+    address: Annotated[str, typer.Argument(help="HOST:PORT.", show_default=False)],
+    ca: Annotated[Path, typer.Option(help="That server's ca.pem.")],
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="A method that it may ask for; default: as in site.toml.")
+    ] = None,
+    release: Annotated[
+        list[str] | None, typer.Option("--release", help="A kind that may leave to it; default: as in site.toml.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="Digest of a run config that it may ask for; default: any.")
+    ] = None,
+) -> None:
+    """Make a further server known: its own trust and allow-lists, the same ledger and the same cap."""
+    from prismfl.site.config import load_site
+    from prismfl.site.servers import AllowedServer, add_server
+
+    load_site(folder, thorough=False)
+    add_server(folder, name, AllowedServer(address=address, methods=method, releases=release, configs=config), ca)
+    terminal.say(f"server {name} is known; join it with: prismfl site join {folder} {name}")
 
 
 @app.command()
 def status(folder: Folder, fmt: Format = "table") -> None:
-    """Whether the site runs, what it has spent of its cap, what left and what waits."""
+    """Whether the site runs and when it last answered, what it has spent of its cap, what left and what waits."""
     from prismfl.report.sites import fact_rows, status_facts
 
     found = status_facts(folder)
-    terminal.rows(f"Site {found['site']}", fact_rows(found), fmt, value=found)
+    shown = {**found, "last answer": terminal.ago(found["last answer"])}
+    terminal.rows(f"Site {found['site']}", fact_rows(shown), fmt, value=found)
+
+
+@app.command()
+def watch(folder: Folder, port: Annotated[int, typer.Option(help="Port on loopback.")] = 9464) -> None:
+    """Answer a monitor on this machine: /metrics (Prometheus), /health, /ready. Nothing in it follows a record."""
+    from prismfl.site.config import load_site
+    from prismfl.site.watching import watched
+
+    load_site(folder, thorough=False)
+    terminal.serve(port, watched(folder))
+
+
+@app.command()
+def rotate(
+    folder: Folder,
+    switch: Annotated[bool, typer.Option("--switch", help="The server has the new key: use it from now on.")] = False,
+) -> None:
+    """A new node key: made beside the old one, given to the server, then switched to."""
+    from prismfl.site.config import load_site
+    from prismfl.site.keys import next_node_key, switch_node_key
+    from prismfl.transport.flower import children
+
+    load_site(folder, thorough=False)
+    if not switch:
+        public = next_node_key(folder / "keys")
+        terminal.say(
+            f"made {public}; the server's operator runs: prismfl server enroll SERVER NAME {public.name} --replace"
+        )
+        terminal.say(f"then, here: prismfl site rotate {folder} --switch")
+        return
+    if children.pid_of(folder / "site.pid") is not None:
+        raise UserError("This site is running with its old key: stop it first, then switch and join again.")
+    switch_node_key(folder / "keys")
+    terminal.say("the new key is in use from the next join on")
 
 
 @app.command()
@@ -154,20 +223,39 @@ def outbox(folder: Folder, fmt: Format = "table") -> None:
 
 
 @app.command()
-def approve(folder: Folder, release: ReleaseId) -> None:
-    """Let a release go."""
-    from prismfl.site.egress import Approvals
+def look(folder: Folder, release: ReleaseId) -> None:
+    """What a release is before you decide: what is asked, its cost and what is left, what would leave."""
+    from prismfl.report.sites import preview
 
-    held = Approvals(folder).decide(release, "approved")
-    terminal.say(f"{held.id} may leave")
+    terminal.out(preview(folder, release))
 
 
 @app.command()
-def deny(folder: Folder, release: ReleaseId) -> None:
-    """Keep a release here for good. It stays charged: its noise has been drawn."""
-    from prismfl.site.egress import Approvals
+def desk(folder: Folder, port: Annotated[int, typer.Option(help="Port on loopback; 0: any.")] = 0) -> None:
+    """The release desk as a page on this machine, for whoever has the address that is printed."""
+    from prismfl.report.desk import serve
+    from prismfl.site.config import load_site
 
-    held = Approvals(folder).decide(release, "denied")
+    load_site(folder, thorough=False)
+    serve(folder, port=port, say=terminal.say)
+
+
+@app.command()
+def approve(folder: Folder, release: ReleaseId, by: By, reason: Reason) -> None:
+    """Let a release go."""
+    from prismfl.site.approvals import Approvals
+
+    held = Approvals(folder).decide(release, "approved", by=by, reason=reason)
+    missing = held.needed - len(held.words)
+    terminal.say(f"{held.id} may leave" if missing <= 0 else f"{held.id} waits for {missing} more to approve it")
+
+
+@app.command()
+def deny(folder: Folder, release: ReleaseId, by: By, reason: Reason) -> None:
+    """Keep a release here for good. It stays charged: its noise has been drawn."""
+    from prismfl.site.approvals import Approvals
+
+    held = Approvals(folder).decide(release, "denied", by=by, reason=reason)
     terminal.say(f"{held.id} will never leave; it stays charged")
 
 
@@ -196,5 +284,7 @@ def egress(folder: Folder, fmt: Format = "table") -> None:
     from prismfl.report.sites import egress_rows
     from prismfl.site.egress import EgressLog
 
-    rows = EgressLog(folder).rows()
+    log = EgressLog(folder)
+    log.verify()
+    rows = log.rows()
     terminal.rows("What left this site", egress_rows(rows), fmt, value=rows)

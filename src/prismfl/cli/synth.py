@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Encoder, Images
+from prismfl.cli.options import Drop, Encoder, Images, Keep, several
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
 from prismfl.stages import listening
@@ -26,6 +26,9 @@ def synth(
     method: Annotated[
         str | None, typer.Option(help="For a table: dp-marginals (with the extra tables), dp-copula or ddp-vae.")
     ] = None,
+    keep: Keep = None,
+    drop: Drop = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a table that lies at --out.")] = False,
     public: Annotated[str | None, typer.Option(help="Public images for image data.")] = None,
     encoder: Encoder = None,
     images: Images = None,
@@ -37,7 +40,7 @@ def synth(
     sets: Sets = None,
     fmt: Format = "table",
 ) -> None:
-    """Make a synthetic copy of a data set under a privacy budget, with certificate.json."""
+    """Make a synthetic copy of a data set under a privacy budget, with a certificate."""
     from prismfl.report.tables import simple_table, total_words
 
     options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "ledger": ledger, "cap": cap}
@@ -47,14 +50,21 @@ def synth(
         refuse({"--public": public, "--encoder": encoder, "--images": images}, "a table", "images")
         options["method"] = method or preferred(terminal.warn)
         with terminal.progress() as progress, listening(progress):
-            found = synth_table(
-                data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], warn=terminal.warn, **options
-            )
+            options |= {"keep": several(keep), "drop": several(drop), "force": force, "warn": terminal.warn}
+            found = synth_table(data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], **options)
     else:
         from prismfl.runs import choosing
         from prismfl.synth.images import synth_images
 
-        refuse({"--schema": schema, "--records": records, "--rows": rows, "--method": method}, "images", "tables")
+        own = {
+            "--schema": schema,
+            "--records": records,
+            "--rows": rows,
+            "--keep": keep,
+            "--drop": drop,
+            "--method": method,
+        }
+        refuse({**own, "--force": force or None}, "images", "tables")
         options["encoder"] = choosing.looked_through("prism", encoder)
         wanted = [] if images is None else [f"images={images}"]
         with terminal.progress() as progress, listening(progress):

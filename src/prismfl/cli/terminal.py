@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,56 @@ from prismfl.errors import UserError
 
 if TYPE_CHECKING:
     from prismfl.runs.config import RunConfig
+    from prismfl.transport.watch import Watched
+
+LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:,Z]+ (?P<level>[A-Z]+) (?P<words>.*)")
 
 
 def say(line: str) -> None:
     """Write a line to stderr."""
     sys.stderr.write(line + "\n")
+
+
+def speaker(fmt: str) -> Callable[[str], None]:
+    """What writes lines to stderr: as they are, or each as a JSON object with its time and level."""
+    if fmt == "text":
+        return say
+    if fmt != "json":
+        raise UserError(f"Expected --log text or json, got '{fmt}'.")
+
+    def speak(line: str) -> None:
+        found = LOGGED.fullmatch(line)
+        level, words = (found["level"], found["words"]) if found else ("INFO", line)
+        if words.startswith("warning: "):
+            level, words = "WARNING", words.removeprefix("warning: ")
+        told = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level.lower(), "message": words}
+        say(json.dumps(told, ensure_ascii=True))
+
+    return speak
+
+
+def ago(seconds: float | None) -> str:
+    """An age for people."""
+    if seconds is None:
+        return "never there"
+    for most, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < most:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds / 86400:.0f} days ago"
+
+
+def serve(port: int, watched: Watched) -> None:
+    """Answer a monitor until Ctrl-C."""
+    from prismfl.transport.watch import HOST, watch_server
+
+    server = watch_server(port, watched)
+    say(f"http://{HOST}:{server.server_port}/metrics, /health and /ready; stop with Ctrl-C")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        return
+    finally:
+        server.server_close()
 
 
 def warn(line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ LIMIT = 2 * 2**30  # bytes of text, packed or not
 MOST_COLUMNS = 10_000
 MOST_CELLS = 100_000_000
 _BATCH = 4096
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 def read_columns(path: Path, faults: Faults | None = None) -> Columns:
@@ -50,7 +52,8 @@ def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) ->
     first = lines.readline()
     if not first.strip():
         raise UserError(f"Expected a header line in {path}, got an empty file.")
-    form: dict[str, Any] = {"delimiter": max(",;\t", key=first.count), "skipinitialspace": True}
+    bare = _QUOTED.sub("", first)  # a sign within a name separates nothing
+    form: dict[str, Any] = {"delimiter": max(",;\t", key=bare.count), "skipinitialspace": True}
     lines.seek(0)
     rows = iter(_line_by_line(lines, form) if noted.lenient else csv.reader(lines, **form))
     try:

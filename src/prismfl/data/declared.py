@@ -187,8 +187,8 @@ MUSHROOM = Schema(
 )
 
 
-def declared_words(data: str) -> tuple[str, ...] | None:
-    """The columns of a named table, from its published declaration; None for other data."""
+def declared_schema(data: str) -> Schema | None:
+    """The published declaration of a named table; None for other data."""
     known = {
         "breast-cancer": BREAST_CANCER,
         "wine-cultivar": WINE_CULTIVAR,
@@ -197,4 +197,10 @@ def declared_words(data: str) -> tuple[str, ...] | None:
         "adult": ADULT,
         "mushroom": MUSHROOM,
     }
-    return words(known[data]) if data in known else None
+    return known.get(data)
+
+
+def declared_words(data: str) -> tuple[str, ...] | None:
+    """The columns of a named table, from its published declaration; None for other data."""
+    schema = declared_schema(data)
+    return None if schema is None else words(schema)

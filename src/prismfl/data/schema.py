@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from prismfl.data.cells import MISSING, Names, instant, is_missing, listed, number_of, plain, shown, value_of
 from prismfl.data.column import Column
 from prismfl.data.columns import MOST_COLUMNS
+from prismfl.data.constraints import Cells, Constraint
 from prismfl.data.faults import Faults
 from prismfl.data.ids import id_column
 from prismfl.errors import CellError, UserError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 Values = Sequence[object] | npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-Cells = dict[str, npt.NDArray[Any]]
 
 MOST_KNOWN = 100_000  # cells of text that are remembered, so that memory stays bounded
 FEW_ROWS = 12  # rows of a unit that are told one by one; more are told by a number
@@ -49,6 +49,7 @@ class Schema:
     left_out: tuple[str, ...] = ()
     unit_rows: int | None = None
     label_per_unit: bool = False
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         names = [c.name for c in self.columns]
@@ -63,6 +64,8 @@ class Schema:
                 raise UserError(f"Expected '{name}' as a feature or as label or unit, not as both.")
         check_classes(self.classes)
         self._check_unit()
+        for constraint in self.constraints:
+            constraint.check(self.columns)
         if self.train_size is not None and self.train_size < 1:
             raise UserError(f"Expected train_size >= 1 in the schema, got {self.train_size}.")
 
@@ -76,6 +79,23 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """The names of the feature columns, in the declared order."""
         return tuple(c.name for c in self.columns)
+
+    def narrowed(self, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Schema:
+        """The schema with these columns alone, or without some; label and unit stay. Rules about others go."""
+        for name in (*keep, *drop):
+            if name not in (*self.names, *self.ids, *self.left_out, self.label, self.unit):
+                known = listed([*self.names, *self.ids, *self.left_out])
+                raise UserError(f"Expected declared columns in --keep and --drop, got '{name}'; declared: {known}.")
+            if name in drop and name in (self.label, self.unit):
+                raise UserError(f"Expected columns beside label and unit in --drop, got '{name}'.")
+        stay = {n for n in (*self.names, *self.ids, *self.left_out) if (not keep or n in keep) and n not in drop}
+        return replace(
+            self,
+            columns=tuple(column for column in self.columns if column.name in stay),
+            ids=tuple(name for name in self.ids if name in stay or name == self.unit),
+            left_out=tuple(name for name in self.left_out if name in stay),
+            constraints=tuple(c for c in self.constraints if {c.left, c.right} <= stay),
+        )
 
     @property
     def rows_column(self) -> Column | None:
@@ -121,7 +141,7 @@ class Schema:
         rows = len(table[self.names[0]])
         out = np.zeros((rows, self.width), dtype=np.float32)
         for column, block in self.blocks():
-            values = table[column.name] if column in self.columns else self._rows(table, rows)
+            values = table[column.name] if column in self.columns else self._rows(table, rows, noted)
             if len(values) != rows:
                 raise UserError(f"Expected {rows} values in column '{column.name}', got {len(values)}.")
             if column.is_number:
@@ -138,14 +158,18 @@ class Schema:
                 out[np.arange(rows), block.start + codes] = 1
         return torch.from_numpy(out)
 
-    def _rows(self, table: Mapping[str, Values], count: int) -> Values:
-        """How many rows the unit of each record has, by its own rows alone; 1 where no unit is told."""
+    def _rows(self, table: Mapping[str, Values], count: int, faults: Faults) -> Values:
+        """How many rows the unit of each record has, by its own rows alone; 1 where no unit is told.
+
+        A record that is left out counts for nobody.
+        """
         if self.unit is None or self.unit not in table:
             return np.ones(count, dtype=np.int64)
         ids = id_column(table[self.unit], self.unit, Faults(lenient=True))
-        _, inverse, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+        names, inverse = np.unique(ids, return_inverse=True)
+        sizes = np.bincount(inverse[faults.kept(count)], minlength=len(names))
         assert self.unit_rows is not None
-        return np.minimum(sizes[inverse], self.unit_rows)
+        return np.clip(sizes[inverse], 1, self.unit_rows)
 
     def encode_labels(self, values: Values, faults: Faults | None = None) -> torch.Tensor:
         """Labels as class numbers in the declared order."""
@@ -308,17 +332,24 @@ def _empty(column: Column, row: int, faults: Faults) -> None:
 
 def _written(column: Column, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not column.is_number:
-        names: npt.NDArray[Any] = np.asarray(column.categories)[values]
-        return names if not column.may_miss else np.where(values < 0, None, names.astype(object))
+        names = np.asarray(column.categories)[values]
+        return _without(names, values < 0) if column.may_miss else names
     gone = np.isnan(values)
     if column.type == "numeric":
         if not column.integer:
             return values
-        whole: npt.NDArray[Any] = np.where(gone, 0, values).astype(np.int64)
-        return whole if not column.may_miss else np.where(gone, None, whole.astype(object))
+        whole = np.where(gone, 0, values).astype(np.int64)
+        return _without(whole, gone) if column.may_miss else whole
     distinct, inverse = np.unique(np.where(gone, column.bounds()[0], values), return_inverse=True)
-    told = np.array([column.words(float(value)) for value in distinct], dtype=object)[inverse]
-    return np.where(gone, None, told)
+    told = np.array([column.words(float(value)) for value in distinct], dtype=object)
+    return _without(told[inverse], gone)
+
+
+def _without(cells: npt.NDArray[Any], gone: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """The cells as objects, None where they are missing."""
+    found: npt.NDArray[Any] = cells.astype(object)
+    found[gone] = None
+    return found
 
 
 def words(schema: Schema) -> tuple[str, ...]:

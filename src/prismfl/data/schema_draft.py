@@ -1,26 +1,31 @@
-"""What a column looks like (a number, a choice, a date, free text), and a schema file drafted from it."""
+"""A schema file drafted from what columns look like, for a person to confirm."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from prismfl.data.cells import SECONDS, instant, is_missing, moment_words, number_of, plain
 from prismfl.data.columns import Columns, read_columns
 from prismfl.data.found import TABLES
-from prismfl.data.schema import is_missing, plain
+from prismfl.data.looks import Look, constant_in, decimals_of, format_of, is_id, look_of, signs_of, step_of
+from prismfl.data.schema import listed
+from prismfl.data.schema_file import toml_value as _quoted
 from prismfl.errors import UserError
 
-Look = Literal["empty", "date", "text", "binary", "categorical", "integer", "number"]
-MOST_CATEGORIES = 60
-_DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?")
+UNIT_ROWS = 10
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 HINTS = {
-    "empty": "holds no value in any row; leave it out of the table and the schema",
-    "date": "holds dates; turn them into numbers first (days since a public day, or an age in years)",
-    "text": "holds free text, which cannot be made private this way; leave it out, or code it into declared categories",
+    "empty": "holds no value in any row; leave it out of the schema, or --drop it",
+    "date": 'holds dates; declare type = "date" with min and max, and format where it is not ISO',
+    "time": 'holds times of day; declare type = "time"',
+    "comma": "holds numbers with other signs; declare decimal and thousands",
+    "text": 'holds free text, which cannot be made private this way; declare type = "text" to leave it out, or code it '
+    "into declared categories",
 }
+SEVERAL = "holds dates in several formats, which no one format reads; leave it out, or bring them into one"
 
 
 def load_columns(path: Path) -> Columns:
@@ -32,94 +37,122 @@ def load_columns(path: Path) -> Columns:
     return read_columns(path)
 
 
-def draft(path: Path, *, label: str | None, unit: str | None, bounds_from_data: bool) -> tuple[str, list[str]]:
-    """A schema file in TOML, and what a person should know about it."""
+def draft(
+    path: Path,
+    *,
+    label: str | None,
+    unit: str | None,
+    bounds_from_data: bool,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> tuple[str, list[str]]:
+    """A schema file in TOML, and what a person should know about it.
+
+    `keep` are the columns to take alone (beside label and unit), `drop` those to leave out.
+    """
     table = load_columns(path)
-    for role, name in (("label", label), ("unit", unit)):
+    roles = [("label", label), ("unit", unit), *(("--keep", name) for name in keep), *(("--drop", n) for n in drop)]
+    for role, name in roles:
         if name is not None and name not in table:
             raise UserError(f"Expected {role} column '{name}' in {path}, got columns {', '.join(table)}.")
+    made = _Draft(table, unit, bounds_from_data=bounds_from_data, notes=[])
     lines = ["# A draft: confirm every line, and take bounds and categories from a public document.", ""]
-    notes: list[str] = []
-    if label is not None:
-        lines += [f"label = {_quoted(label)}", f"classes = {_quoted(_distinct(table[label]))}  # confirm"]
-    if unit is not None:
-        lines.append(f"unit = {_quoted(unit)}")
-    lines.append("# train_size = 1000  # a public, rounded number of records")
+    lines += made.top(label)
     for name in table:
-        if name in (label, unit):
-            continue
-        look = look_of(table[name])
-        if look in HINTS:
-            notes.append(f"Column '{name}' {HINTS[look]}. It is not in the draft.")
-            continue
-        lines += ["", "[[columns]]", f"name = {_quoted(name)}"]
-        lines += _described(table[name], look, bounds_from_data=bounds_from_data)
+        if name not in (label, unit, *drop) and (not keep or name in keep):
+            lines += made.column(name)
     if bounds_from_data:
-        notes.append(
+        made.notes.append(
             "Bounds were read off the records and are private; replace them by public ones before any release."
         )
-    return "\n".join(lines) + "\n", notes
+    return "\n".join(lines) + "\n", made.notes
 
 
-def look_of(values: Sequence[Any]) -> Look:
-    """The type that a column of cells looks like."""
-    cells = [plain(v) for v in values if not is_missing(v)]
-    if not cells:
-        return "empty"
-    distinct = set(cells)
-    numbers = [number_of(c) for c in distinct]
-    if all(n is not None for n in numbers):
-        if len(distinct) <= 2:
-            return "binary"
-        return "integer" if all(float(n or 0).is_integer() for n in numbers) else "number"
-    if sum(_DATE.fullmatch(c) is not None for c in distinct) > 0.8 * len(distinct):
-        return "date"
-    if len(distinct) > min(MOST_CATEGORIES, max(2, len(cells) // 2)):
-        return "text"
-    return "binary" if len(distinct) == 2 else "categorical"
+@dataclass(frozen=True)
+class _Draft:
+    """The lines of a draft, column by column."""
 
+    table: Columns
+    unit: str | None
+    bounds_from_data: bool
+    notes: list[str]
 
-def _described(values: Sequence[Any], look: Look, *, bounds_from_data: bool) -> list[str]:
-    lines: list[str] = []
-    if look in ("binary", "categorical"):
-        distinct = _distinct(values)
-        kind = "binary" if len(distinct) == 2 else "categorical"
-        lines += [f'type = "{kind}"', f"categories = {_quoted(distinct)}  # confirm"]
-    else:
-        lines.append('type = "numeric"')
-        lines += (
-            _bounds(values) if bounds_from_data else ["# min =   # a public lower bound", "# max =   # an upper one"]
-        )
-        if look == "integer":
-            lines.append("integer = true")
-    if any(is_missing(v) for v in values):
-        lines.append("# missing =   # the value that stands for an empty cell")
-    return lines
+    def top(self, label: str | None) -> list[str]:
+        lines: list[str] = []
+        if label is not None:
+            lines += [f"label = {_quoted(label)}", f"classes = {_quoted(_distinct(self.table[label]))}  # confirm"]
+            if self._constant(label):
+                lines.append("label_per_unit = true  # confirm: the same in all rows of a unit")
+        if self.unit is not None:
+            lines += [f"unit = {_quoted(self.unit)}", f"unit_rows = {UNIT_ROWS}  # the most rows of a unit, public"]
+        return [*lines, "# train_size = 1000  # a public, rounded number of records (of units, where there is one)"]
 
+    def column(self, name: str) -> list[str]:
+        values = self.table[name]
+        head = ["", "[[columns]]", f"name = {_quoted(name)}"]
+        look: Look = look_of(values)
+        if is_id(name, values) and look not in ("number", "date", "time"):
+            return [*head, 'type = "id"  # never released; new ones are made']
+        if look == "empty":
+            self.notes.append(f"Column '{name}' {HINTS[look]}. It is not in the draft.")
+            return []
+        if look == "text":
+            self.notes.append(f"Column '{name}' holds free text: it is left out.")
+            return [*head, 'type = "text"  # left out']
+        if look == "date" and format_of(values) is None:
+            self.notes.append(f"Column '{name}' {SEVERAL}. It is not in the draft.")
+            return []
+        lines = self._choice(name) if look in ("binary", "categorical") else self._number(values, look)
+        if any(is_missing(v) for v in values):
+            lines.append("missing = true  # a value of its own")
+        if self._constant(name):
+            lines.append("per_unit = true  # confirm: the same in all rows of a unit")
+        return head + lines
 
-def _bounds(values: Sequence[Any]) -> list[str]:
-    numbers = [n for v in values if not is_missing(v) and (n := number_of(plain(v))) is not None]
-    return [
-        f"min = {min(numbers)!r}  # from the records: private",
-        f"max = {max(numbers)!r}  # from the records: private",
-    ]
+    def _choice(self, name: str) -> list[str]:
+        found = _distinct(self.table[name])
+        odd = [cell for cell in found if cell.startswith(FORMULA) and number_of(cell) is None]
+        if odd:
+            self.notes.append(f"Column '{name}' has categories that a spreadsheet takes for formulas: {listed(odd)}.")
+        kind = "binary" if len(found) == 2 else "categorical"
+        return [f'type = "{kind}"', f"categories = {_quoted(found)}  # confirm; `other` names one for all other values"]
+
+    def _number(self, values: Sequence[Any], look: Look) -> list[str]:
+        if look in ("date", "time"):
+            return self._moment(values, clock=look == "time")
+        cells = [plain(v) for v in values if not is_missing(v)]
+        decimal, thousands = (signs_of(set(cells)) or (".", "")) if look == "comma" else (".", "")
+        numbers = [n for v in values if not is_missing(v) and (n := number_of(v, decimal, thousands)) is not None]
+        lines = ['type = "numeric"', *self._bounds([repr(float(n)) for n in (min(numbers), max(numbers))])]
+        if look == "comma":
+            lines += [f"decimal = {_quoted(decimal)}  # confirm"]
+            lines += [f"thousands = {_quoted(thousands)}  # confirm"] if thousands else []
+        if all(float(n).is_integer() for n in numbers):
+            return [*lines, "integer = true"]
+        return [*lines, f"decimals = {decimals_of(cells, decimal)}"]
+
+    def _moment(self, values: Sequence[Any], *, clock: bool) -> list[str]:
+        form = format_of(values, clock=clock)
+        moments = [m for v in values if not is_missing(v) and (m := instant(v, form or None, clock=clock)) is not None]
+        step = step_of(moments)
+        told = "%H:%M:%S" if clock else "%Y-%m-%d" if step == "day" else "%Y-%m-%dT%H:%M:%S"
+        lines = [f'type = "{"time" if clock else "date"}"']
+        last = max(moments) if max(moments) > min(moments) else max(moments) + SECONDS[step]  # of one day, two
+        lines += self._bounds([_quoted(moment_words(m, told)) for m in (min(moments), last)])
+        lines += [f"format = {_quoted(form)}  # confirm"] if form else []
+        return [*lines, f'step = "{step}"']
+
+    def _bounds(self, ends: Sequence[str]) -> list[str]:
+        if not self.bounds_from_data:
+            return ["# min =   # a public lower bound", "# max =   # an upper one"]
+        return [f"{key} = {end}  # from the records: private" for key, end in zip(("min", "max"), ends)]
+
+    def _constant(self, name: str) -> bool:
+        return self.unit is not None and constant_in(self.table[self.unit], self.table[name])
 
 
 def _distinct(values: Sequence[Any]) -> list[str]:
     return sorted({plain(v) for v in values if not is_missing(v)})
-
-
-def number_of(cell: str) -> float | None:
-    """A cell as a number, None where it is none."""
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def _quoted(value: str | list[str]) -> str:
-    """JSON strings and lists of them are TOML too."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 __all__ = ["HINTS", "Columns", "draft", "load_columns", "look_of", "number_of"]

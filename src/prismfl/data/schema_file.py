@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +11,22 @@ from typing import Any
 
 import yaml
 
-from prismfl.data.cells import instant
-from prismfl.data.columns import MOST_COLUMNS
+from prismfl.data.cells import instant, listed
+from prismfl.data.columns import MOST_COLUMNS, read_columns
+from prismfl.data.constraints import MOST_PAIRS, Constraint
 from prismfl.data.schema import Column, Schema, plain
 from prismfl.errors import UserError
 from prismfl.files.bounded import read_regular
 
 LIMIT = 4 * 2**20  # bytes
 DEPTH = 20
-_TOP = ("columns", "label", "classes", "unit", "train_size", "unit_rows", "label_per_unit")
+NO_LABEL = "\0no label"
+_TOP = ("columns", "label", "classes", "unit", "train_size", "unit_rows", "label_per_unit", "constraints")
 _COLUMN = (
     *("name", "type", "min", "max", "categories", "integer", "scale", "missing", "decimals", "decimal", "thousands"),
     *("other", "format", "step", "per_unit"),
 )
+_CONSTRAINT = ("rule", "repair", "columns", "allowed", "table")
 IDS, TEXTS = ("id",), ("text",)
 
 
@@ -56,11 +60,27 @@ def read_content(path: Path) -> object:
     except UserError as error:
         raise UserError(f"Expected a schema file at {path}: {error}") from None
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _Bounded)
+        content = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _Bounded)
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise UserError(f"Expected valid TOML or YAML in schema {path}: {' '.join(str(error).split())}.") from None
     except (RecursionError, ValueError):  # brackets in brackets in TOML; a number or date that cannot be
         raise UserError(f"Expected valid TOML or YAML in schema {path}: a value in it cannot be read.") from None
+    return _with_tables(content, path)
+
+
+def _with_tables(content: object, path: Path) -> object:
+    """Allowed pairs that stand in a file of their own, beside the schema, as if they stood in it."""
+    rules = content.get("constraints") if isinstance(content, dict) else None
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, dict) and isinstance(rule.get("table"), str) and "allowed" not in rule:
+            names = [plain(name) for name in _items(rule.get("columns", []), f"columns of a constraint of {path}")]
+            found = read_columns(path.parent / rule.pop("table"))
+            if odd := [name for name in names if name not in found]:
+                raise UserError(
+                    f"Expected column '{odd[0]}' in the table of a constraint of {path}, got {listed(found)}."
+                )
+            rule["allowed"] = [list(pair) for pair in dict.fromkeys(zip(*(map(plain, found[name]) for name in names)))]
+    return content
 
 
 def parse_schema(content: object, *, where: str) -> Schema:
@@ -85,7 +105,35 @@ def parse_schema(content: object, *, where: str) -> Schema:
         left_out=_without_values(named, TEXTS, where),
         unit_rows=_whole(top, "unit_rows", where),
         label_per_unit=_flag(top, "label_per_unit", where),
+        constraints=tuple(_constraint(c, where) for c in _items(top.get("constraints", []), f"constraints in {where}")),
     )
+
+
+def parse_any(content: object, *, where: str) -> tuple[Schema, bool]:
+    """A schema that need not declare a label, and whether it does: without one the table has no classes."""
+    labelled = not isinstance(content, dict) or "label" in content
+    if isinstance(content, dict) and not labelled:
+        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
+    return parse_schema(content, where=where), labelled
+
+
+def _constraint(content: object, where: str) -> Constraint:
+    """A rule in words, or two columns and their allowed pairs."""
+    raw, place = _mapping(content, f"a constraint of {where}"), f"a constraint of {where}"
+    _known(raw, _CONSTRAINT, place)
+    if ("rule" in raw) == ("columns" in raw):
+        raise UserError(f"Expected rule (start <= end), or columns and allowed, in {place}.")
+    if "rule" in raw:
+        if odd := [key for key in ("allowed", "table") if key in raw]:
+            raise UserError(f"Expected no key '{odd[0]}' beside rule in {place}.")
+        return Constraint.parse(str(raw["rule"]), repair=str(raw.get("repair", "auto")), where=place)
+    names = [plain(name) for name in _items(raw["columns"], f"columns of {place}")]
+    pairs = [_items(pair, f"a pair of {place}") for pair in _items(raw.get("allowed", []), f"allowed of {place}")]
+    if len(names) != 2 or not pairs or any(len(pair) != 2 for pair in pairs):
+        raise UserError(f"Expected two columns and a list of allowed pairs in {place}.")
+    if len(pairs) > MOST_PAIRS:
+        raise UserError(f"Expected at most {MOST_PAIRS:,} allowed pairs in {place}, got {len(pairs):,}.")
+    return Constraint(names[0], names[1], pairs=tuple((plain(a), plain(b)) for a, b in pairs))
 
 
 def schema_words(schema: Schema) -> dict[str, Any]:
@@ -93,9 +141,34 @@ def schema_words(schema: Schema) -> dict[str, Any]:
     columns = [_column_words(column) for column in schema.columns]
     columns += [{"name": name, "type": "id"} for name in schema.ids]
     columns += [{"name": name, "type": "text"} for name in schema.left_out]
-    found = {"columns": columns, "label": schema.label, "classes": list(schema.classes), "unit": schema.unit}
+    found: dict[str, Any] = {"columns": columns, "label": schema.label, "classes": list(schema.classes)}
+    found["unit"] = schema.unit
     found |= {"unit_rows": schema.unit_rows, "label_per_unit": schema.label_per_unit or None}
+    found["constraints"] = [_constraint_words(constraint) for constraint in schema.constraints] or None
     return {key: value for key, value in found.items() if value is not None}
+
+
+def schema_toml(schema: Schema) -> str:
+    """A schema as the text of a schema file."""
+    words = schema_words(schema)
+    lines = [f"{key} = {toml_value(value)}" for key, value in words.items() if key not in ("columns", "constraints")]
+    for key in ("columns", "constraints"):
+        for one in words.get(key, ()):
+            lines += ["", f"[[{key}]]", *(f"{name} = {toml_value(value)}" for name, value in one.items())]
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: object) -> str:
+    """Text, numbers, true and lists of them in TOML: as in JSON, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _constraint_words(constraint: Constraint) -> dict[str, Any]:
+    if constraint.pairs:
+        columns = [constraint.left, constraint.right]
+        return {"columns": columns, "allowed": [list(pair) for pair in constraint.pairs]}
+    rule = f'"{constraint.left}" {constraint.sign} "{constraint.right}"'
+    return {"rule": rule, "repair": constraint.repair}
 
 
 def _column_words(column: Column) -> dict[str, Any]:

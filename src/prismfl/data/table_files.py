@@ -22,6 +22,11 @@ PARQUET = (".parquet", ".pq")
 KINDS = (".csv", *PARQUET)
 
 
+def certificate_path(out: Path) -> Path:
+    """Where the certificate of a synthetic table lies: beside it, by its name."""
+    return out.with_name(f"{out.stem}.certificate.json")
+
+
 def can_write(path: Path) -> None:
     """Refuse, before anything is spent, a file that is neither CSV nor Parquet, or Parquet without its library."""
     if path.suffix not in KINDS:
@@ -42,9 +47,11 @@ def table_bytes(columns: Mapping[str, npt.NDArray[Any]], path: Path, schema: Sch
         return _parquet({name: _stored(values, declared.get(name)) for name, values in columns.items()})
     text = io.StringIO(newline="")
     comma = any(column.decimal == "," for column in declared.values())
-    writer = csv.writer(text, lineterminator="\n", delimiter=";" if comma else ",")
-    writer.writerow(columns)
-    writer.writerows(zip(*(_shown(values, declared.get(name)) for name, values in columns.items())))
+    form: dict[str, Any] = {"lineterminator": "\n", "delimiter": ";" if comma else ","}
+    # The header tells a reader the separator: one that stands in a name must not be taken for it.
+    odd = any(sign in name for name in columns for sign in ",;|\t")
+    csv.writer(text, **form, quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL).writerow(columns)
+    csv.writer(text, **form).writerows(zip(*(_shown(values, declared.get(name)) for name, values in columns.items())))
     return text.getvalue().encode()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +69,12 @@ def found_table(
     if not table[target] and not faults.lenient:
         raise UserError(f"Expected records in {path}, got only a header.")
     try:
-        x, y = declared.encode(table, faults).numpy(), declared.encode_labels(table[target], faults).numpy()
+        # Labels first: how many rows a unit has is counted in records that are not left out.
+        y = declared.encode_labels(table[target], faults).numpy()
+        x = declared.encode(table, faults).numpy()
     except UserError as error:
         raise error.within(path) from None
-    known = {*taken, *declared.names}
+    known = {*taken, *declared.names, *declared.ids, declared.unit}
     unused = [name for name in table if name not in known]
     ids = {name: id_column(table[name], name, faults) for name in (roles.unit, roles.natural) if name is not None}
     kept = faults.kept(len(y))
@@ -91,11 +93,19 @@ def found_table(
         unit=None if roles.unit is None else ids[roles.unit][train],
         natural=None if roles.natural is None else ids[roles.natural][train],
         schema=declared,
-        notices=(f"Ignored columns that are not in the schema: {listed(unused)}.",) if unused else (),
+        notices=ignored(unused, declared),
         test=None if roles.test is None else (x[held], y[held]),
         faults=faults,
         more=(row_prints(used), bag),
     )
+
+
+def ignored(unused: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """What to tell about columns that are not used: those that are not declared, and free text."""
+    strange = [name for name in unused if name not in schema.left_out]
+    texts = [name for name in unused if name in schema.left_out]
+    found = [f"Ignored columns that are not in the schema: {listed(strange)}."] if strange else []
+    return (*found, *([f"Left out, being free text: {listed(texts)}."] if texts else []))
 
 
 def _marked(table: Columns, name: str | None, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -123,7 +133,7 @@ def _declared(
             "taken from the data."
         )
     if schema is not None:
-        return Schema(schema.columns, target, names, unit=roles.unit, train_size=schema.train_size)
+        return replace(schema, label=target, classes=names, unit=roles.unit or schema.unit)
     if bounds is None:
         raise UserError(
             f"Expected declared columns for {path}: give --schema (key: schema_file), or at a site bounds; none is "

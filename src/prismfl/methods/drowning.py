@@ -33,3 +33,15 @@ def warn_clients(sigma: float, numbers: int, *, rounds: int, clients: int) -> li
         f"updates together, so expect chance; about {needed} clients a round would do, or fewer numbers "
         "(a smaller model), or protection of records (dp-fedavg, prism)."
     ]
+
+
+def warn_records(share: float, what: str, *, chance: float = CHANCE) -> list[str]:
+    """What a run with noise on each site says before it starts if the noise drowns `what` it asks its records for."""
+    if share <= chance:
+        return []
+    more = share / chance * CHANCE / USEFUL
+    return [
+        f"noise drowns the {what}: it is {share:.3g} times as long as what the records add to them, so expect chance; "
+        f"about {more:.2g} times the records would do, or a larger epsilon, or fewer numbers (a smaller model), or "
+        "prism, which asks for less."
+    ]

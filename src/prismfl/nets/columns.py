@@ -61,8 +61,8 @@ class Columns:
                 raise UserError(f"Expected a column as n, m, b, p or c with a number of places (c5), got '{word}'.")
         if not start:
             raise UserError("Expected at least one column, got none.")
-        parts = (tuple(places[letter]) for letter in "nbp")
-        return cls(start, *parts, tuple(blocks), tuple(missing))
+        numbers, binaries, pixels = (tuple(places[letter]) for letter in "nbp")
+        return cls(start, numbers, binaries, pixels, tuple(blocks), tuple(missing))
 
     def squared_norm(self) -> float:
         """A public guess of a typical record's squared norm: what clipping bounds of moments are made of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -85,6 +85,12 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     step = next(f * size for f in (1, 2, 2.5, 5, 10) if f * size >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def whole(label: str, low: float, high: float) -> Axis:
+    """An axis of whole numbers, rounds say: no tick between two of them."""
+    ticks = tuple(t for t in nice_ticks(low, high) if t == int(t))
+    return Axis(label, low, high, at=ticks or (low, high))
 
 
 def around(values: Sequence[float], *, floor: float, ceiling: float) -> tuple[float, float]:
@@ -173,7 +179,7 @@ def bars(
     colours: Sequence[int] = (),
 ) -> str:
     """Horizontal bars, each with its name above and its value at its end: (name, value, words for the value)."""
-    step, top = 34, 6
+    step, top = 40, 6  # a name of 16 units, as small screens show it, and its bar
     height = top + step * len(rows) + 8
     most = high or max([value for _, value, _ in rows if math.isfinite(value)] + [1e-9])
     room = WIDTH - 110
@@ -182,13 +188,13 @@ def bars(
         y = top + i * step
         length = room * min(1.0, max(0.0, value / most)) if math.isfinite(value) else room
         shape = f"bar c{colours[i] if i < len(colours) else 0}" + (" endless" if not math.isfinite(value) else "")
-        body.append(f'<text class="name" x="0" y="{y + 11}">{escape(name)}</text>')
-        body.append(f'<rect class="track" x="0" y="{y + 15}" width="{room}" height="11" rx="2"/>')
+        body.append(f'<text class="name" x="0" y="{y + 12}">{escape(name)}</text>')
+        body.append(f'<rect class="track" x="0" y="{y + 19}" width="{room}" height="11" rx="2"/>')
         body.append(
-            f'<rect class="{shape}" x="0" y="{y + 15}" width="{max(length, 1.5):.1f}" height="11" rx="2">'
+            f'<rect class="{shape}" x="0" y="{y + 19}" width="{max(length, 1.5):.1f}" height="11" rx="2">'
             f"<title>{escape(name)}: {escape(words)}</title></rect>"
         )
-        body.append(f'<text class="value" x="{room + 8}" y="{y + 25}">{escape(words)}</text>')
+        body.append(f'<text class="value" x="{room + 8}" y="{y + 29}">{escape(words)}</text>')
     table = simple_rows([label, "value"], [[name, words] for name, _, words in rows])
     return figure(ident, title, _svg(ident, title, body, height=height), table=table)
 
@@ -202,20 +208,66 @@ def dots(
     y: Axis,
     fmt: Callable[[float], str] = number,
     colours: Sequence[int] = (),
+    short: Sequence[str] = (),
 ) -> str:
-    """Named points on a plane: (name, x, y), each in its colour, else in that of its place among them."""
+    """Named points on a plane: (name, x, y), each in its colour, else in that of its place among them.
+
+    `short` are the names beside the points, and in the legend; a name that has no room is in the legend alone.
+    """
     sx, sy = x.place(LEFT, WIDTH - RIGHT), y.place(HEIGHT - BOTTOM, TOP)
-    body = [_frame(x, y, sx, sy, fmt)]
+    body, taken, kinds = [_frame(x, y, sx, sy, fmt)], [(sx(a), sy(b)) for _, a, b in rows], dict[str, int]()
+    boxes = [(px - 5, py - 5, px + 5, py + 5) for px, py in taken]
+    named: list[tuple[str, float, float]] = []
     for k, (name, a, b) in enumerate(rows):
-        px, py, colour = sx(a), sy(b), (colours[k] if colours else k) % len(PALETTE)
-        anchor, dx = ("end", -7) if px > WIDTH * 0.6 else ("start", 7)
+        (px, py), colour = taken[k], (colours[k] if colours else k) % len(PALETTE)
         body.append(
             f'<circle class="dot c{colour}" cx="{px:.1f}" cy="{py:.1f}" r="4.5">'
             f"<title>{escape(name)}: {escape(x.label)} {number(a)}, {escape(y.label)} {fmt(b)}</title></circle>"
-            f'<text class="name" text-anchor="{anchor}" x="{px + dx:.1f}" y="{py + 4:.1f}">{escape(name)}</text>'
         )
+        said = short[k] if short else name
+        near = any(abs(px - ox) < NEAR and abs(py - oy) < NEAR for other, ox, oy in named if other == said)
+        kinds.setdefault(said, colour)
+        if not near and (drawn := _beside(said, px, py, boxes)):
+            named.append((said, px, py))
+            body.append(drawn)
     table = simple_rows(["run", x.label, y.label], [[n, number(a), fmt(b)] for n, a, b in rows])
-    return figure(ident, title, _svg(ident, title, body), table=table)
+    return figure(ident, title, _svg(ident, title, body), legend=dot_legend(kinds), table=table)
+
+
+NEAR = 40.0
+"""Units within which a name beside one point stands for others of its kind: the seeds of a method."""
+LETTER = 9.0
+"""Units that a letter takes at most: a small screen shows them larger than the chart's own units."""
+
+
+def _beside(name: str, px: float, py: float, boxes: list[tuple[float, float, float, float]]) -> str:
+    """A name next to its point where it fits: to the right, to the left, above, below; else nothing."""
+    wide = LETTER * len(name)
+    for anchor, dx, dy in (("start", 8, 5), ("end", -8, 5), ("middle", 0, -9), ("middle", 0, 20)):
+        left = px + dx - {"start": 0.0, "end": wide, "middle": wide / 2}[anchor]
+        box = (left, py + dy - 12, left + wide, py + dy + 4)
+        inside = box[0] >= LEFT and box[2] <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT - BOTTOM
+        own = (px - 5, py - 5, px + 5, py + 5)
+        if inside and not any(_overlap(box, other) for other in boxes if other != own):
+            boxes.append(box)
+            return (
+                f'<text class="name" text-anchor="{anchor}" x="{px + dx:.1f}" y="{py + dy:.1f}">{escape(name)}</text>'
+            )
+    return ""
+
+
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def dot_legend(kinds: Mapping[str, int]) -> str:
+    """The points of a chart by colour; one kind needs no legend."""
+    items = "".join(
+        f'<li><svg viewBox="0 0 26 10" aria-hidden="true"><circle class="dot c{colour}" cx="13" cy="5" r="4.5"/></svg>'
+        f"{escape(name)}</li>"
+        for name, colour in kinds.items()
+    )
+    return f'<ul class="legend">{items}</ul>' if len(kinds) > 1 else ""
 
 
 def figure(ident: str, title: str, drawing: str, *, legend: str = "", table: str = "") -> str:
@@ -245,17 +297,26 @@ def _unbroken(cell: str) -> str:
     return escape(cell).replace(" ", "\N{NO-BREAK SPACE}") if len(cell) <= 12 else escape(cell)
 
 
-def heat(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[int]]]) -> str:
-    """Counts as a table whose cells are shaded by size: the split of the records over the sites."""
+def heat(
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[int]]],
+    *,
+    corner: str = "",
+    total: bool = True,
+) -> str:
+    """Counts as a table whose cells are shaded by size: the split of the records over the sites, say."""
     most = max([n for _, counts in rows for n in counts] + [1])
-    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in (*columns, "all"))
+    head = "".join(f'<th scope="col">{escape(c)}</th>' for c in (*columns, *(["all"] if total else [])))
     body = []
     for name, counts in rows:
         cells = "".join(f'<td style="--v:{100 * n / most:.0f}%">{n or "·"}</td>' for n in counts)
-        body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}<td class="sum">{sum(counts)}</td></tr>')
+        end = f'<td class="sum">{sum(counts)}</td>' if total else ""
+        body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}{end}</tr>')
     return (
-        f'<div class="scroll" tabindex="0"><table class="heat"><caption>{escape(caption)}</caption>'
-        f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f'<div><p class="quiet">{escape(caption)}</p>'  # a caption would be as wide as the table, which may be scrolled
+        f'<div class="scroll" tabindex="0"><table class="heat" aria-label="{escape(caption)}">'
+        f"<thead><tr><td>{escape(corner)}</td>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div></div>"
     )
 
 
@@ -272,7 +333,7 @@ def _frame(x: Axis, y: Axis, sx: Scale, sy: Scale, fmt: Callable[[float], str]) 
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{HEIGHT - 6}">{escape(x.label)}</text>')
     parts.append(
-        f'<text class="axis" text-anchor="middle" transform="translate(11 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">'
+        f'<text class="axis" text-anchor="middle" transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">'
         f"{escape(y.label)}</text>"
     )
     return "".join(parts)

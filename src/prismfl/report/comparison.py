@@ -12,6 +12,7 @@ from rich.table import Table
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.report.editions import ELSEWHERE, ON_SITE, STAYS, is_own, share_result
+from prismfl.report.groups import make_group
 from prismfl.report.tables import (
     SCORE_NAMES,
     best_scores,
@@ -22,7 +23,7 @@ from prismfl.report.tables import (
     size_words,
 )
 from prismfl.report.words import NO_PROTECTION
-from prismfl.runs.directory import RunDirectory
+from prismfl.runs.directory import RunDirectory, runs_below
 from prismfl.runs.pulse import FINISHED, Standing, standing
 from prismfl.runs.result import noise_of
 
@@ -30,6 +31,17 @@ SAME = ("method", "data", "split", "sites", "model", "guarantee", "delta", "unit
 LOOKED = ("encoder", "pretrained_on")
 FITTING = ("balanced_accuracy", "auc")
 UNREADABLE = "its files cannot be read by this version, or it was cut off before they were written"
+
+
+def runs_in(paths: Sequence[Path]) -> list[Path]:
+    """The runs that are meant: each given one, and all below a folder that is none itself. Files beside runs, as `*`
+    names them too, are left; a path that leads nowhere stays, and is an error where it is read."""
+    found: list[Path] = []
+    for path in paths:
+        below = [] if (path / "run.json").is_file() else sorted(runs_below(path))
+        found += below or [path]
+    runs = [path for path in found if not path.is_file()]
+    return list(dict.fromkeys(runs or found))
 
 
 def compare_runs(paths: Sequence[Path], *, on_site: bool = False) -> list[dict[str, Any]]:
@@ -117,9 +129,18 @@ def _mean_of(group: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return round(mean(known), 2) if known else None
 
 
+def comparison_tables(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """A table for each data set, unit, relation and delta: epsilons of unlike ones do not compare."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(make_group(row, row), []).append(row)
+    return [comparison_table(group) for group in groups.values()]
+
+
 def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The rows of a comparison as a table for the terminal, with notes on simulations and withheld values."""
     settings = {f"{r['data']}, {r['split']}, delta {r['delta']:g}, {r['relation']}" for r in rows}
+    widest = min(20, max((len(str(r["method"])) for r in rows), default=0))
     title = "; ".join(sorted(settings))
     if any(r["edition"] == ON_SITE for r in rows):
         title = f"On-site edition, {STAYS}. {title}"
@@ -133,7 +154,10 @@ def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     columns = ["method", "what leaves", "epsilon", "accuracy", *(SCORE_NAMES[n] for n in more), "bytes", "seconds"]
     encoders = any(encoder_words(r) for r in rows)
     for name in [*columns[:1], "encoder", *columns[1:]] if encoders else columns:
-        table.add_column(name, justify="left" if name in ("encoder", *columns[:3]) else "right")
+        least = widest if name == "method" else None
+        table.add_column(
+            name, justify="left" if name in ("encoder", *columns[:3]) else "right", min_width=least, overflow="fold"
+        )
     for i, r in enumerate(rows):
         if i and (r["pretrained_on"] is None) != (rows[i - 1]["pretrained_on"] is None):
             table.add_section()

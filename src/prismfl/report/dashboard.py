@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +27,7 @@ from prismfl.report.tables import is_simulated
 from prismfl.report.words import NO_PROTECTION
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig, validate
-from prismfl.runs.directory import RunDirectory
+from prismfl.runs.directory import RunDirectory, runs_below
 from prismfl.runs.pulse import FINISHED, RUNNING, standing
 from prismfl.runs.reopen import reopen
 from prismfl.runs.result import noise_of
@@ -44,26 +43,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
-
-def runs_below(root: Path) -> Iterator[Path]:
-    """Every run directory at or below `root`, newest first; a link that leads out of it is none."""
-    found = [(_changed(p), p.parent) for p in root.rglob("run.json") if _within(p, root)]
-    return (path for _, path in sorted(found, key=lambda pair: pair[0], reverse=True))
-
-
-def _within(path: Path, root: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # a loop of links
-        return False
-
-
-def _changed(path: Path) -> float:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def row_of(path: Path, root: Path) -> dict[str, Any]:

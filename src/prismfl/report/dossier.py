@@ -30,7 +30,7 @@ def dossier(path: Path, *, on_site: bool = False) -> Edition:
         return share(facts)
     try:
         run = reopen(path)
-        facts["utility"]["classes"] = len(run.job.task.classes)
+        facts["utility"] |= {"classes": len(run.job.task.classes), "names": list(run.job.task.classes)}
         facts["partition"] = _partition(run)
         facts["pictures"] += _neighbours(run) if on_site else []
     except UserError as error:

@@ -81,9 +81,9 @@ BENCHMARK: dict[str, Shape] = {
     "setting": {**OWN["setting"], "seed": COPY},
     "config": {**CONFIG, "seed": COPY},
     "ledger": {"status": [LEDGER_ROW], "chain": [names("ledger", "chain", "entries")]},
-    "utility": names("accuracy", "accuracy_min", "scores", "tables", "classes", "rounds"),
+    "utility": names("accuracy", "accuracy_min", "scores", "tables", "classes", "names", "rounds"),
     **names("partition", "seconds"),
-    "models": [names("name", "accuracy")],
+    "models": [names("name", "accuracy", "taken")],
     **dict.fromkeys(("attacks", "audits"), NO_PATH),
 }
 RESULT = {
@@ -106,7 +106,10 @@ SWEEP: dict[str, Shape] = {
 BENCHMARK_SWEEP: dict[str, Shape] = {
     **SWEEP,
     "rows": [
-        {**SWEEP["rows"][0], **names("accuracy", "accuracy_half_width", "balanced_accuracy", "auc", "seconds")},
+        {
+            **SWEEP["rows"][0],
+            **names("accuracy", "accuracy_sd", "accuracy_half_width", "balanced_accuracy", "auc", "seconds"),
+        },
     ],
     "cells": [{**SWEEP["cells"][0], **names("name", "seed"), "reason": NO_PATH}],
 }
@@ -141,6 +144,7 @@ def share(facts: Edition) -> SharedFacts:
     data = str(made["setting"].get("data"))  # the ledger knows them by every path they were ever read from
     made["ledger"]["status"] = [{"ledger": row["ledger"], "data set": data, **row} for row in made["ledger"]["status"]]
     made["pictures"] = [clean for p in facts["pictures"] if not p["private"] and (clean := _cleaned(p))]
+    made["delivered"] = [_shared_item(item) for item in facts.get("delivered") or ()]
     told = [m["what"] for m in facts["missing"] if not (own and m["what"] in WITHHELD)]
     made["missing"] = [{"what": what, "words": MISSING[what]} for what in told]
     return SharedFacts({**made, "edition": SHARING, "withheld": list(WITHHELD) if own else []})
@@ -186,6 +190,14 @@ def _worded(value: Any, change: Callable[[str], str]) -> Any:
 
 def _no_path(text: str) -> str:
     return re.sub(r"(?<!\w)(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+", "", text)
+
+
+def _shared_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What may be said of an item that a run delivers: its words always, its drawing where it need not stay."""
+    drawn = {} if item["private"] else names("points", "head", "rows")
+    words: dict[str, Any] = _copied(item, {**names("name", "words"), **drawn})
+    clean = None if item["private"] or "png" not in item else _cleaned({**item, "title": item["picture"]})
+    return {**words, "private": False, **({"picture": clean["title"], "png": clean["png"]} if clean else {})}
 
 
 def _cleaned(picture: Mapping[str, Any]) -> dict[str, Any] | None:

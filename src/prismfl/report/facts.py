@@ -18,12 +18,13 @@ from prismfl.methods import METHODS
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.report.delivered import delivered
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
 from prismfl.report.released import noise_to_signal
 from prismfl.report.tables import best_scores
 from prismfl.runs.directory import Message, RunDirectory
-from prismfl.runs.pulse import standing
+from prismfl.runs.pulse import seconds_so_far, standing
 from prismfl.runs.result import noise_of
 from prismfl.sources import SIMULATION
 from prismfl.version import __version__
@@ -69,6 +70,7 @@ def collect(path: Path) -> OnSiteFacts:
         else None,
         traffic=_traffic(run.messages()),
         pictures=_pictures(path, missing),
+        delivered=delivered(run, private=is_own(config, result) and not _protected(guarantee)),
         partition=None,
         attacks=list(_records(path, "attacks")),
         audits=list(_records(path, "audits")),
@@ -77,7 +79,7 @@ def collect(path: Path) -> OnSiteFacts:
         config=config,
         environment=_optional(run, "environment", missing),
         digest=result.get("digest"),
-        seconds=result.get("seconds"),
+        seconds=result.get("seconds", seconds_so_far(run) or None),
         missing=missing,
         edition=ON_SITE,
         withheld=[],
@@ -94,7 +96,17 @@ def _models(result: Mapping[str, Any]) -> list[Facts]:
     """Which model of the run scored what."""
     found = result.get("models")
     rows = found.items() if isinstance(found, dict) else ()
-    return [{"name": name, "accuracy": scores.get("accuracy")} for name, scores in rows if isinstance(scores, dict)]
+    best = result.get("recommended")
+    return [
+        {"name": name, "accuracy": scores.get("accuracy"), "taken": name == best}
+        for name, scores in rows
+        if isinstance(scores, dict)
+    ]
+
+
+def _protected(guarantee: Facts) -> bool:
+    """Whether the final model may be shown to anybody: its noise is there and nobody knows its seed."""
+    return bool(guarantee.get("private")) and not guarantee["simulation"]
 
 
 def _noisy_on_site(guarantee: Facts) -> bool:

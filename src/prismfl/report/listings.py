@@ -13,9 +13,15 @@ Rows = list[dict[str, Any]]
 
 
 def method_rows() -> Rows:
-    """A row for every method: its guarantee, what it does, its paper."""
+    """A row for every method: its guarantee, whether it chooses its settings, what it does, its paper."""
     return [
-        {"method": m.name, "guarantee": m.guarantee or "none", "what it does": m.summary, "paper": m.paper}
+        {
+            "method": m.name,
+            "guarantee": m.guarantee or "none",
+            "settings": "plain" if m.auto is None else "auto",
+            "what it does": m.summary,
+            "paper": m.paper,
+        }
         for m in METHODS.values()
     ]
 

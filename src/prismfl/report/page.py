@@ -104,7 +104,7 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
         ("ledger", "The ledgers", sections.ledger(facts)),
         ("accuracy", "How useful it is", sections.utility(facts, others)),
         ("next", "What to try next", sections.what_next(facts)),
-        ("pictures", "Pictures", sections.pictures(facts)),
+        ("pictures", "What the run delivers", sections.pictures(facts)),
         ("partition", "How the records lie", sections.partition(facts)),
         ("attacks", "Attacks", sections.attacks(facts)),
         ("audit", "Audit", sections.audit(facts)),
@@ -124,9 +124,22 @@ def _run(facts: Facts, others: Sequence[Facts], *, digest: str, prefix: str) -> 
         f'<p class="kicker">Privacy report, {escape(str(facts["edition"]))} edition</p>'
         f'<h1 id="{prefix}title">{escape(str(setting["method"]))} <span>on {escape(str(setting["data"]))}</span></h1>'
         f'<p class="where">{escape(where)}</p><p class="quiet">run {escape(str(facts["run"]["id"]))}, '
-        f"{escape(created)} UTC, {escape(str(facts['run']['status']))}</p></header>"
+        f"{escape(created)} UTC, {escape(str(facts['run']['status']))}{_took(facts)}</p></header>"
         f'<nav aria-label="Sections of {escape(str(setting["method"]))}"><ul>{links}</ul></nav>{made}</article>'
     )
+
+
+def _took(facts: Facts) -> str:
+    """How long the run took, all its parts together; nothing where the edition does not say it."""
+    seconds = facts["seconds"]
+    return "" if seconds is None else f", {time_words(seconds)} in all"
+
+
+def time_words(seconds: float) -> str:
+    """A time for people."""
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.{0 if seconds >= 10 else 1}f} s"
 
 
 def _scoped(content: str, prefix: str) -> str:
@@ -165,7 +178,7 @@ def _compared(runs: Sequence[Facts]) -> str:
                 words.short(f["guarantee"]),
                 ELSEWHERE if "accuracy" in f["withheld"] else "-" if score is None else f"{score:.1f} %",
                 size_words(t["up"] + t["down"]),
-                ELSEWHERE if "seconds" in f["withheld"] else "-" if seconds is None else f"{seconds:.0f} s",
+                ELSEWHERE if "seconds" in f["withheld"] else "-" if seconds is None else time_words(seconds),
                 str(f["run"]["status"]),
             ]
         )
@@ -187,4 +200,6 @@ def plane(runs: Sequence[Facts], ident: str = "plane") -> str:
     span = around([row[2] for row in rows], floor=0, ceiling=100)
     axis = Axis("epsilon (right edge: no guarantee)", low, high, log=True)
     colours = [colour_of(str(f["setting"]["method"])) for f in known]
-    return dots(ident, "Privacy and utility", rows, x=axis, y=Axis("accuracy %", *span), colours=colours)
+    short = [str(f["setting"]["method"]) for f in known]
+    y = Axis("accuracy %", *span)
+    return dots(ident, "Privacy and utility", rows, x=axis, y=y, colours=colours, short=short)

@@ -10,7 +10,20 @@ from typing import Any
 
 from prismfl.report import words
 from prismfl.report.advice import advice
-from prismfl.report.charts import NO_METHOD, Axis, Series, around, bars, colour_of, heat, lines, simple_rows
+from prismfl.report.charts import (
+    DASHES,
+    NO_METHOD,
+    Axis,
+    Series,
+    around,
+    bars,
+    colour_of,
+    heat,
+    lines,
+    simple_rows,
+    whole,
+)
+from prismfl.report.delivered import deliverables
 from prismfl.report.editions import ELSEWHERE
 from prismfl.report.scores import scores_part, tables_part
 from prismfl.report.tables import encoder_words, size_words
@@ -183,12 +196,17 @@ def _spent(facts: Facts) -> str:
     points = tuple((float(r["round"]), float(r["epsilon"])) for r in rounds if r.get("epsilon") is not None)
     if len(points) < 2 or not points[-1][1]:
         return ""
-    series, top = [Series("spent", points)], points[-1][1]
+    series, top = [Series("spent", points, colour=_colour(facts))], points[-1][1]
     if target is not None:
         series.append(Series("budget", ((points[0][0], target), (points[-1][0], target)), bound=True))
         top = max(top, target)
-    axis = Axis("round", points[0][0], points[-1][0])
+    axis = whole("round", points[0][0], points[-1][0])
     return lines("spent", "Epsilon spent after each round", series, x=axis, y=Axis("epsilon", 0, top * 1.1))
+
+
+def _colour(facts: Facts) -> int:
+    """Whatever is drawn of one run has its method's colour; patterns tell its lines apart."""
+    return colour_of(str(facts["setting"]["method"]))
 
 
 def utility(facts: Facts, others: Sequence[Facts]) -> str:
@@ -200,7 +218,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
     if not known:
         return "<p>This run has no accuracy on record.</p>"
     rows = [(run_name(f), f["utility"]["accuracy"]) for f in known]
-    colours = [colour_of(str(f["setting"]["method"])) for f in known]
+    colours = [_colour(f) for f in known]
     bars_ = [(name, value, f"{value:.1f} %") for name, value in rows]
     if facts["utility"]["classes"]:
         chance = 100 / facts["utility"]["classes"]
@@ -211,7 +229,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
         Series(
             run_name(f),
             tuple((float(r["round"]), float(r["accuracy"])) for r in f["utility"]["rounds"]),
-            colour=colour_of(str(f["setting"]["method"])),
+            colour=_colour(f),
         )
         for f in runs
         if len(f["utility"]["rounds"]) > 1 and all(r.get("accuracy") is not None for r in f["utility"]["rounds"])
@@ -220,7 +238,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
         last = max(s.points[-1][0] for s in series)
         low, high = around([p[1] for s in series for p in s.points], floor=0, ceiling=100)
         drawn = lines(
-            "learning", "Accuracy after each round", series, x=Axis("round", 1, last), y=Axis("accuracy %", low, high)
+            "learning", "Accuracy after each round", series, x=whole("round", 1, last), y=Axis("accuracy %", low, high)
         )
         parts.append(drawn)
     worst = facts["utility"]["accuracy_min"]
@@ -263,18 +281,20 @@ def run_name(facts: Facts) -> str:
 
 
 def pictures(facts: Facts) -> str:
-    """The run's pictures; those that must stay on the site are stamped so."""
-    if not facts["pictures"]:
-        return "<p>No images left the sites in this run.</p>"
-    parts = []
-    for picture in facts["pictures"]:
-        mark = ' class="private"' if picture["private"] else ""
-        label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
-        parts.append(
-            f"<figure{mark}><figcaption>{label}{escape(picture['title'])}</figcaption>"
-            f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
-        )
-    return f'<div class="pair">{"".join(parts)}</div>'
+    """What the run delivers, in words and pictures; those that must stay on the site are stamped so."""
+    return (
+        deliverables(facts, _picture)
+        or "<p>Nothing is delivered: the server holds no state, or the models stay at the sites.</p>"
+    )
+
+
+def _picture(picture: Facts) -> str:
+    mark = ' class="private"' if picture["private"] else ""
+    label = '<strong class="stamp">on site only, do not send</strong> ' if picture["private"] else ""
+    return (
+        f"<figure{mark}><figcaption>{label}{escape(picture['title'])}</figcaption>"
+        f'<img alt="{escape(picture["title"])}" src="data:image/png;base64,{picture["png"]}"></figure>'
+    )
 
 
 def partition(facts: Facts) -> str:
@@ -302,8 +322,8 @@ def attacks(facts: Facts) -> str:
     if member:
         parts += [
             '<div class="pair">',
-            _roc(member),
-            _aucs(member, facts["guarantee"]),
+            _roc(member, _colour(facts)),
+            _aucs(member, facts["guarantee"], _colour(facts)),
             "</div>",
             _member_table(member),
         ]
@@ -317,8 +337,11 @@ def _attack_name(attack: Facts) -> str:
     return str(attack.get("attack", attack["name"]))
 
 
-def _roc(member: Sequence[Facts]) -> str:
-    series = [Series(_attack_name(a), _log_points(a["roc"], 1.0 / a["others"])) for a in member[:5]]
+def _roc(member: Sequence[Facts], colour: int) -> str:
+    series = [
+        Series(_attack_name(a), _log_points(a["roc"], 1.0 / a["others"]), colour=colour, dash=i)
+        for i, a in enumerate(member[:DASHES])
+    ]
     limit = next((a["bound"] for a in member if a.get("bound")), None)
     if limit:
         series.append(Series("what the guarantee allows", _log_points(limit), bound=True))
@@ -339,12 +362,14 @@ def _log_points(curve: Facts, least: float = LOWEST_RATE) -> tuple[tuple[float, 
     return tuple(sorted(kept.items()))
 
 
-def _aucs(member: Sequence[Facts], g: Facts) -> str:
+def _aucs(member: Sequence[Facts], g: Facts, colour: int) -> str:
     rows = [(_attack_name(a), a["auc"], f"{a['auc']:.3f}") for a in member]
     if g.get("known"):
         allowed = g["allows"]["auc"]
         rows.append(("most that the guarantee allows", allowed, f"{allowed:.3f}"))
-    return bars("auc", "Area under the curve (0.5: no better than a coin)", rows, label="attack", high=1.0)
+    colours = [colour] * len(member) + [NO_METHOD]
+    title = "Area under the curve (0.5: no better than a coin)"
+    return bars("auc", title, rows, label="attack", high=1.0, colours=colours)
 
 
 def _member_table(member: Sequence[Facts]) -> str:
@@ -414,7 +439,11 @@ def audit(facts: Facts) -> str:
             ("control", a.get("control")),
         ]
         shown = [(n, float("inf") if v is None else float(v), _epsilon(v)) for n, v in values]
-        chart = bars("audit-bars", "Epsilon: measured, claimed, and with the noise switched off", shown, label="what")
+        title, colours = (
+            "Epsilon: measured, claimed, and with the noise switched off",
+            [_colour(facts), NO_METHOD, NO_METHOD],
+        )
+        chart = bars("audit-bars", title, shown, label="what", colours=colours)
     text = (
         "<p>Marked records were put in or left out by a coin, the method was run, and an attacker who sees every noisy "
         "answer guessed which. From the number of right guesses follows an epsilon that the method cannot be below, "
@@ -450,8 +479,11 @@ def traffic(facts: Facts) -> str:
     drawn = lines(
         "bytes",
         "Sent in all, after each round",
-        [Series("from the sites", tuple(sent)), Series("to the sites", tuple(received))],
-        x=Axis("round", t["rounds"][0]["round"], t["rounds"][-1]["round"]),
+        [
+            Series("from the sites", tuple(sent), colour=_colour(facts)),
+            Series("to the sites", tuple(received), colour=_colour(facts), dash=1),
+        ],
+        x=whole("round", t["rounds"][0]["round"], t["rounds"][-1]["round"]),
         y=Axis("MB", 0, top),
     )
     return f'<div class="pair">{drawn}<div>{table}</div></div>'

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
-from prismfl.files.bounded import read_json
+from prismfl.files.bounded import read_json, read_text
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.ledgers import status_rows
+from prismfl.site.approvals import Approvals, config_words
+from prismfl.site.certificates import look_at_trust
 from prismfl.site.config import SiteConfig, ledger_of, load_site
 from prismfl.site.data import SiteData
-from prismfl.site.egress import Approvals, EgressLog, config_words
+from prismfl.site.egress import EgressLog
+from prismfl.site.watching import last_answer
 from prismfl.transport.flower import children
 
 Facts = dict[str, Any]
@@ -44,6 +48,7 @@ def status_facts(folder: Path) -> Facts:
     """Whether the site runs, what it has spent of its cap, what left and what waits."""
     config = load_site(folder)
     rows, ledger = EgressLog(folder).rows(), ledger_of(folder, config)
+    trust = look_at_trust(folder / "keys" / "ca.pem")
     return {
         "site": config.name,
         "running": children.pid_of(folder / "site.pid") is not None,
@@ -51,6 +56,8 @@ def status_facts(folder: Path) -> Facts:
         "releases": sum(row["what"] == "release" for row in rows),
         "words": [f"{row['word']} (round {row['round'] + 1})" for row in rows if row["what"] == "word"][-3:],
         "waiting": [held.id for held in Approvals(folder).all() if held.decision == "waiting"],
+        "last answer": max(0.0, time.time() - last) if (last := last_answer(rows, config.answer_every)) else None,
+        "certificate": [words for words in (*trust.faults, trust.soon) if words],
         "ledger": status_rows(ledger) if ledger.exists() else [],
     }
 
@@ -74,6 +81,14 @@ def outbox_rows(folder: Path) -> list[Facts]:
     ]
 
 
+def preview(folder: Path, name: str) -> str:
+    """What to look at before one decides on a release, as text."""
+    held = Approvals(folder).find(name)
+    text = read_text(folder / "outbox" / held.id / "preview.txt")
+    said = [f"{word.decision} by {word.by}, {word.time}: {word.reason}" for word in held.words]
+    return "\n".join([text, f"decision: {held.decision} ({held.needed} must approve)", *said])
+
+
 def run_rows(folder: Path) -> list[Facts]:
     """Every run that a server has asked for here: what it is, in words, and whether it still holds budget."""
     place, held = ledger_of(folder, load_site(folder, thorough=False)), dict[str, str]()
@@ -89,14 +104,22 @@ def run_rows(folder: Path) -> list[Facts]:
     return rows
 
 
+def _what(row: Facts) -> str:
+    if row["what"] == "decision":
+        return f"{row['decision']} by {row['by']}: {row['reason']}"
+    if row["what"] == "word":
+        return str(row["word"])
+    return ", ".join(f"{name} ({item['kind']})" for name, item in row["items"].items())
+
+
 def egress_rows(rows: list[Facts]) -> list[Facts]:
     """The rows of an egress log, short enough for a table."""
     return [
         {
             "time": row["time"][:19].replace("T", " "),
-            "run": row["run"][:8],
-            "round": row["round"] + 1,
-            "what": row.get("word") or ", ".join(f"{n} ({i['kind']})" for n, i in row["items"].items()),
+            "run": str(row.get("run") or row.get("release"))[:8],
+            "round": row["round"] + 1 if "round" in row else "",
+            "what": _what(row),
             "bytes": row.get("bytes", ""),
             "digest": row.get("digest", "")[:8],
             "cost": row.get("cost_words", "").partition(";")[0],

@@ -19,7 +19,10 @@ SCORE_NAMES = {
     "average_precision": "average precision",
     "ece": "calibration error",
     "brier": "Brier score",
+    "r2": "R2",
+    "mae": "mean absolute error",
 }
+NO_PERCENT = ("brier", "r2", "mae")
 
 
 def epsilon_words(row: Mapping[str, Any], *, mark: str = f" ({NO_PROTECTION})") -> str:
@@ -110,8 +113,8 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
 
 def best_scores(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The scores of the recommended model, as far as the run has measured any."""
-    found = (result.get("models") or {}).get(result.get("recommended"))
+    """The scores of the recommended model, or of the sites' own, as far as the run has measured any."""
+    found = (result.get("models") or {}).get(result.get("recommended")) or result.get("scores")
     return found if isinstance(found, Mapping) else {}
 
 
@@ -176,11 +179,11 @@ def score_rows(scores: Mapping[str, Any], classes: Sequence[str]) -> dict[str, s
     for name, shown in SCORE_NAMES.items():
         if name not in scores or (name == "f1_macro" and not of):
             continue
-        value = "-" if scores[name] is None else f"{scores[name]:.4f}" if name == "brier" else f"{scores[name]:.2f} %"
-        found = intervals.get(name)
-        rows[shown + (of if name in ("f1", "average_precision") else "")] = value + (
-            f" (95 %: {found[0]:.1f} to {found[1]:.1f})" if found else ""
-        )
+        look, ends, unit = (".4g", ".4g", "") if name in NO_PERCENT else (".2f", ".1f", " %")
+        value = "-" if scores[name] is None else f"{scores[name]:{look}}{unit}"
+        if found := intervals.get(name):
+            value += f" (95 %: {found[0]:{ends}} to {found[1]:{ends}})"
+        rows[shown + (of if name in ("f1", "average_precision") else "")] = value
     for name, recall in zip(classes, scores.get("recall") or ()):
         rows[f"recall of {name}"] = "-" if recall is None else f"{recall:.2f} %"
     return rows

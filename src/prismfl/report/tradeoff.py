@@ -23,8 +23,9 @@ from prismfl.version import __version__
 
 SCHEMA_VERSION = 1
 Facts = Mapping[str, Any]
-COLUMNS = ("method", "encoder", "epsilon", "accuracy %", "balanced", "AUC", "bytes", "time", "seeds")
+COLUMNS = ("method", "encoder", "epsilon", "accuracy %", "sd", "balanced", "AUC", "bytes", "time", "seeds")
 INTERVAL = "± is half of the 95 % interval of the mean over seeds (t-distribution)"
+SPREAD = "sd is the standard deviation over seeds"
 ONE_SEED = "without ±: one seed, so no interval"
 ENDLESS, NOTHING = "∞", "0"
 
@@ -53,15 +54,19 @@ def sweep_table(facts: Facts) -> Table:
     """The rows of a sweep as a table for the terminal."""
     title = _where(facts) + (f" ({STAYS})" if facts["own_data"] and facts["edition"] == ON_SITE else "")
     notes = "\n".join(_notes(facts))
+    planned = max(row["seeds_planned"] for row in facts["rows"])
+    title += f", {planned} seed{'s' if planned > 1 else ''} each"
     table = Table(title=title, title_justify="left", caption=notes, caption_justify="left", pad_edge=False)
-    at, widest = COLUMNS.index("encoder"), max(len(str(row["method"])) for row in facts["rows"])
-    for name in (*COLUMNS[:at], *COLUMNS[at + 1 :]):
+    widest = max(len(str(row["method"])) if row["seeds"] == row["seeds_planned"] else 13 for row in facts["rows"])
+    kept = [name for name in _told(facts) if name not in ("encoder", "seeds")]  # 80 columns have no room for these
+    for name in kept:
         side: Literal["left", "right"] = "left" if name in COLUMNS[:3] else "right"
         least, keep = min(widest, 20) if name == "method" else None, name in ("epsilon", "accuracy %")
         table.add_column(name, justify=side, no_wrap=keep, min_width=least, overflow="fold")
     for row, cells in zip(facts["rows"], _cells(facts)):
-        below = f"\n+ {encoder_name(row)}" if encoder_name(row) else ""  # a column of its own makes the table too wide
-        table.add_row(*(Text(cell) for cell in (cells[0] + below, *cells[1:at], *cells[at + 1 :])))
+        below = f"\n+ {encoder_name(row)}" if encoder_name(row) else ""
+        below += f"\n{cells['seeds']} seeds" if row["seeds"] < row["seeds_planned"] else ""
+        table.add_row(*(Text(cells[name] + (below if name == "method" else "")) for name in kept))
     return table
 
 
@@ -210,32 +215,41 @@ def _epsilon(row: Facts) -> str:
     return (f"{asked:g}" if total <= asked else f"{total:.3g}") + (" *" if is_simulated(row) else "")
 
 
+def _told(facts: Facts) -> list[str]:
+    """The columns that say something: encoders where there are any, a spread where there are several seeds."""
+    rows = facts["rows"]
+    empty = set() if any(encoder_name(row) for row in rows) else {"encoder"}
+    empty |= set() if any(row.get("accuracy_sd") is not None for row in rows) else {"sd"}
+    return [name for name in COLUMNS if name not in empty]
+
+
 def _figures(facts: Facts) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table; a column for encoders where there is one."""
-    rows, kept = _cells(facts), [i for i in range(len(COLUMNS)) if i != COLUMNS.index("encoder")]
-    if any(encoder_name(row) for row in facts["rows"]):
-        return list(COLUMNS), rows
-    return [COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows]
+    """The head and the rows of the page's table."""
+    kept = _told(facts)
+    return kept, [[cells[name] for name in kept] for cells in _cells(facts)]
 
 
-def _cells(facts: Facts) -> list[list[str]]:
+def _cells(facts: Facts) -> list[dict[str, str]]:
     blank = "†" if facts["withheld"] else "-"
 
     def shown(row: Facts, key: str) -> str:
         return blank if row.get(key) is None else f"{row[key]:.1f}"
 
     return [
-        [
-            str(row["method"]),
-            encoder_name(row) or "-",
-            _epsilon(row),
-            blank if row.get("accuracy") is None else _score(row),
-            shown(row, "balanced_accuracy"),
-            shown(row, "auc"),
-            "-" if row.get("bytes") is None else size_words(row["bytes"]),
-            blank if (took := row.get("seconds")) is None else f"{took:.{0 if took >= 10 else 1}f} s",
-            f"{row['seeds']}" if row["seeds"] == row["seeds_planned"] else f"{row['seeds']} of {row['seeds_planned']}",
-        ]
+        {
+            "method": str(row["method"]),
+            "encoder": encoder_name(row) or "-",
+            "epsilon": _epsilon(row),
+            "accuracy %": blank if row.get("accuracy") is None else _score(row),
+            "sd": shown(row, "accuracy_sd"),
+            "balanced": shown(row, "balanced_accuracy"),
+            "AUC": shown(row, "auc"),
+            "bytes": "-" if row.get("bytes") is None else size_words(row["bytes"]),
+            "time": blank if (took := row.get("seconds")) is None else f"{took:.{0 if took >= 10 else 1}f} s",
+            "seeds": f"{row['seeds']}"
+            if row["seeds"] == row["seeds_planned"]
+            else f"{row['seeds']} of {row['seeds_planned']}",
+        }
         for row in facts["rows"]
     ]
 
@@ -245,7 +259,7 @@ def _notes(facts: Facts) -> list[str]:
     if facts["withheld"]:
         notes = [f"† {ELSEWHERE}; see it with --on-site"]
     else:
-        notes = [INTERVAL] if any(row["seeds"] > 1 for row in rows) else []
+        notes = [INTERVAL, SPREAD] if any(row["seeds"] > 1 for row in rows) else []
         notes += [ONE_SEED] if any(row["seeds"] == 1 for row in rows) else []
     told = {_epsilon(row) for row in rows}
     notes += [f"{ENDLESS} no DP guarantee"] if ENDLESS in told else []
@@ -260,13 +274,17 @@ def _open(facts: Facts) -> str:
     rows = [cell for cell in facts["cells"] if cell["status"] != FINISHED]
     if not rows:
         return ""
-    cells = [
-        [
-            str(cell.get("name") or cell["method"]),
-            str(cell["status"]),
-            str(cell.get("reason") or "-") if cell["status"] == FAILED else "the same command goes on",
-        ]
-        for cell in rows
-    ]
-    table = simple_rows(["run", "state", "why"], cells)
+    table = simple_rows(["run", "state", "why"], [_why(cell) for cell in rows])
     return f'<section id="open-section"><h2>Not finished</h2><div class="scroll" tabindex="0">{table}</div></section>'
+
+
+def open_lines(facts: Facts) -> list[str]:
+    """A line for each run that is not finished: which, how it stands, and why or what to do."""
+    rows = [_why(cell) for cell in facts["cells"] if cell["status"] != FINISHED]
+    return [f"not in the table: {name}: {state}, {words}" for name, state, words in rows]
+
+
+def _why(cell: Facts) -> list[str]:
+    failed = cell["status"] == FAILED
+    words = str(cell.get("reason") or "-") if failed else "the same command goes on"
+    return [str(cell.get("name") or cell["method"]), str(cell["status"]), words]

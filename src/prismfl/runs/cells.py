@@ -112,7 +112,8 @@ def opened_cell(path: Path, asked: RunConfig) -> RunDirectory:
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise UserError(f"'{path}' lies outside the sweep's folder.")
     _, found = read_config(directory)
-    same = ["method", "data", "split", "sites", "epsilon", "delta", "model"]
+    same = ["method", "data", "split", "sites", "epsilon", "delta"]
+    same += ["model"] if asked.model is not None else []  # else the run has chosen the one that fits the data
     same += ["seed"] if asked.seed is not None else []
     same += ["encoder"] if asked.encoder not in (None, "auto") else []
     for key in same:
@@ -133,7 +134,7 @@ def _reasons(folder: Path) -> dict[str, str]:
 
 
 def rows_of(states: Sequence[CellState]) -> list[dict[str, Any]]:
-    """A row a method, encoder and epsilon: means over the seeds that are finished, and the interval of the accuracy."""
+    """A row a method, encoder and epsilon: means over finished seeds, spread and interval of accuracy."""
     groups: dict[tuple[Any, ...], list[CellState]] = {}
     for state in states:
         groups.setdefault((state.cell.method, state.cell.encoder, state.cell.epsilon), []).append(state)
@@ -162,6 +163,7 @@ def _row(group: Sequence[CellState]) -> dict[str, Any]:
         "epsilon": None if first["epsilon"] is None else max(r["epsilon"] or 0.0 for r in done),
         "epsilon_total": None if None in totals else max(totals),
         "accuracy": _mean(scores),
+        "accuracy_sd": round(stdev(scores), 4) if len(scores) > 1 else None,
         "accuracy_half_width": half_width(scores),
         "balanced_accuracy": _mean(_numbers(done, lambda r: _of_model(r, "balanced_accuracy"))),
         "auc": _mean(_numbers(done, lambda r: _of_model(r, "auc"))),
@@ -185,8 +187,8 @@ def _numbers(done: Sequence[Mapping[str, Any]], take: Callable[[Mapping[str, Any
 
 
 def _of_model(result: Mapping[str, Any], key: str) -> Any:
-    """A score of the recommended model, where the run has measured it."""
-    scores = (result.get("models") or {}).get(result.get("recommended"))
+    """A score of the recommended model, or of the sites' own, where the run has measured it."""
+    scores = (result.get("models") or {}).get(result.get("recommended")) or result.get("scores")
     return scores.get(key) if isinstance(scores, Mapping) else None
 
 

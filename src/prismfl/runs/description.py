@@ -17,14 +17,21 @@ from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
+from prismfl.data.declared import declared_schema
 from prismfl.data.public import is_named
 from prismfl.data.schema_file import read_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.encoders import agreed, asked_for, ready, travelling, with_layers
 from prismfl.runs.names import NAME, RefusedError, check_name
-from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned
+from prismfl.runs.planning import find_method, mixed_public, resolve, task_of, tuned, with_columns
 from prismfl.version import __version__
+
+PROTOCOL = 1
+"""What a server and its sites say to each other. Versions of one number work together, so that they can be upgraded one
+by one; whatever changes the words of a description, a request or a release, or what they mean, is a new number."""
+SPOKEN = frozenset({PROTOCOL})
+"""The protocols that a site of this version understands."""
 
 # What a request says besides the public facts. Everything else is the server's own business, or the site's.
 TRAVELS = (
@@ -44,7 +51,9 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
-    config = mixed_public(config, method)
+    config = with_columns(mixed_public(config, method), method, schema)
+    if config.unit == "record" and spec.unit is not None:
+        config = config.model_copy(update={"unit": spec.unit})
     images, source = public_images(config.public)
     looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
@@ -58,7 +67,7 @@ def describe(
     settings = resolve(asked, task, method)
     told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     body = {
-        "prismfl": __version__,
+        "protocol": PROTOCOL,
         "config": {k: told[k] for k in TRAVELS},
         "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": [*spec.shape], "classes": [*spec.classes]},
         "train_size": spec.train_size,
@@ -110,10 +119,13 @@ def digest_of(description: JsonDict) -> str:
 
 
 def check_description(description: JsonDict) -> None:
-    """Refuse another version or a changed config, before anything else is looked at."""
-    if description.get("prismfl") != __version__:
+    """Refuse another protocol or a changed config, before anything else is looked at."""
+    spoken = description.get("protocol")
+    if type(spoken) is not int or spoken not in SPOKEN:
+        known = " or ".join(map(str, sorted(SPOKEN)))
         raise RefusedError(
-            "version-mismatch", f"The server runs prismfl {description.get('prismfl')}, this site runs {__version__}."
+            "version-mismatch",
+            f"The server speaks protocol {spoken!s:.20}, prismfl {__version__} here speaks {known}; upgrade the older.",
         )
     if description.get("digest") != digest_of(description):
         raise RefusedError("config-mismatch", "The run's config does not have the digest it claims.")
@@ -163,14 +175,22 @@ def spec_of(description: JsonDict) -> Spec:
     return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
 
 
+def table_schema(config: RunConfig) -> Schema | None:
+    """The declared columns of the run's table, None where its data are none."""
+    return declared_schema(config.data) or declared(config)[1]
+
+
 def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
-    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema."""
+    """The public facts of the sites' data, without any of it: a named data set's, or those of a declared schema.
+
+    A named table's own columns are known to everybody: nobody has to compare them (`table_schema` tells them).
+    """
     if config.data in DATASETS:
         return DATASETS[config.data], None
     if config.schema_file is not None:
         schema = read_schema(config.schema_file)
         size = config.records or schema.train_size or 0
-        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", ""), schema
+        return Spec(config.data, "table", (schema.width,), schema.classes, size, "", "", unit=schema.unit), schema
     if config.classes is None or config.image_size is None:
         raise UserError(
             "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "

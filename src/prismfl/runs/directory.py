@@ -188,3 +188,23 @@ class RunDirectory:
 def digest(raw: bytes) -> str:
     """The SHA-256 of some bytes, in hex."""
     return hashlib.sha256(raw).hexdigest()
+
+
+def runs_below(root: Path) -> Iterator[Path]:
+    """Every run directory at or below `root`, newest first; a link that leads out of it is none."""
+    found = [(_changed(p), p.parent) for p in root.rglob("run.json") if _within(p, root)]
+    return (path for _, path in sorted(found, key=lambda pair: pair[0], reverse=True))
+
+
+def _within(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0

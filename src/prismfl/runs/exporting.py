@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,17 @@ from torch import nn
 
 from prismfl.core.payloads import SyntheticSet
 from prismfl.data.folders import folder_names
+from prismfl.data.table_files import has_parquet, table_bytes
 from prismfl.errors import UserError
 from prismfl.files.fresh import refuse_existing, write_folder, write_new
 from prismfl.methods.prism.encoder import Layers, Linear
 from prismfl.nets.portable import onnx_file, tensors_of, torch_file
 from prismfl.runs.fitted import FittedModel
 from prismfl.runs.public_facts import PublicFacts
+from prismfl.runs.synthetic_table import table_of
 
 MODELS = {"torch": ".pt2", "onnx": ".onnx", "safetensors": ".safetensors"}
-SETS = {"images": "", "npz": ".npz", "parquet": ".parquet"}
+SETS = {"images": "", "npz": ".npz", "parquet": ".parquet", "csv": ".csv"}
 CARD = "MODEL_CARD.md"
 SET_CARD = "DATA_CARD.md"
 
@@ -94,10 +95,10 @@ def export_set(made: SyntheticSet, facts: PublicFacts, to: str, out: Path, *, ca
         raise UserError("The run's synthetic set does not have the shape or the classes of its task.")
     if to == "images":
         if len(facts.shape) != 3:
-            raise UserError("The synthetic set is a table; export it with --to npz or parquet.")
+            raise UserError("The synthetic set is a table; export it with --to csv, parquet or npz.")
         return _write(out, dict(pictures(made, facts)), None, card=card)
     name, places = _places(out, f"synthetic{SETS[to]}", SETS[to], SET_CARD)
-    raw = npz_file(made, facts) if to == "npz" else parquet_file(made, facts)
+    raw = {"npz": npz_file, "parquet": parquet_file, "csv": csv_file}[to](made, facts)
     return _write(out, {name: raw}, places, card=card)
 
 
@@ -118,11 +119,13 @@ def npz_file(made: SyntheticSet, facts: PublicFacts) -> bytes:
 
 def parquet_file(made: SyntheticSet, facts: PublicFacts) -> bytes:
     """Images as PNG bytes with labels, as Hugging Face `datasets` knows them; a table in its own columns."""
-    if util.find_spec("pyarrow") is None:
+    if not has_parquet():
         raise UserError("Parquet files need pyarrow; install it with: pip install 'prismfl[parquet]'.")
     import pyarrow
     import pyarrow.parquet
 
+    if facts.schema is not None:
+        return table_bytes(table_of(made, facts.schema), Path("table.parquet"), facts.schema)
     labels = made.hard_y.tolist()
     if len(facts.shape) == 3:
         rows = [{"bytes": _png(image), "path": f"{i:05d}.png"} for i, image in enumerate(_pixels(made))]
@@ -134,12 +137,17 @@ def parquet_file(made: SyntheticSet, facts: PublicFacts) -> bytes:
     else:
         names = [facts.classes[label] for label in labels]
         columns: dict[str, Any] = {f"x{i}": c for i, c in enumerate(made.x.numpy().T)} | {"label": names}
-        if facts.schema is not None:
-            columns = {**facts.schema.decode(made.x), facts.schema.label: names}
         table = pyarrow.table(columns)
     file = io.BytesIO()
     pyarrow.parquet.write_table(table, file)
     return file.getvalue()
+
+
+def csv_file(made: SyntheticSet, facts: PublicFacts) -> bytes:
+    """A table in its own columns."""
+    if facts.schema is None:
+        raise UserError("The synthetic set has no declared columns to write as CSV; export it with --to npz.")
+    return table_bytes(table_of(made, facts.schema), Path("table.csv"), facts.schema)
 
 
 def _pixels(made: SyntheticSet) -> Any:

@@ -119,7 +119,7 @@ class Federation:
                 "the test part",
                 roles=replace(roles, unit=None),
                 classes=named,
-                schema=replace(declared, unit=None),
+                schema=declared,
             )
         whole = joined(found, held)
         return cls._made(whole, name or "frames", len(frames), size, unit=roles.unit, named=name is not None)

@@ -96,7 +96,7 @@ def as_records(X: Any, shape: tuple[int, ...], *, schema: Schema | None = None) 
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         if schema is None:
             raise UserError("Expected an array: the run knows no columns by name.")
-        X = schema.encode({name: list(X[name]) for name in schema.names if name in X})
+        X = schema.encode({name: list(X[name]) for name in (*schema.names, schema.unit or "") if name in X})
     array = X.detach().cpu().numpy() if isinstance(X, torch.Tensor) else np.asarray(X)
     if array.dtype.kind not in "biuf":
         raise UserError(f"Expected an array of numbers, got {array.dtype}; `prismfl predict` reads files.")

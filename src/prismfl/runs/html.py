@@ -52,7 +52,8 @@ def picture(raw: bytes, says: str) -> str:
     if not raw.startswith(PNG):
         return ""
     packed = base64.b64encode(raw).decode()
-    return f'<img alt="{escaped(says)}" style="max-width:100%" src="data:image/png;base64,{packed}">'
+    look = "max-width:100%;min-width:min(100%,280px);image-rendering:pixelated"
+    return f'<img alt="{escaped(says)}" style="{look}" src="data:image/png;base64,{packed}">'
 
 
 def sample_picture(folder: Path) -> str:
@@ -79,6 +80,7 @@ def result_facts(told: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("method", told["method"]),
         ("data", f"{told['data']}, {told['sites']} sites, split {told['split']}"),
         ("accuracy", percent(told["accuracy"])),
+        *_scores(told),
         ("epsilon", budget(told["epsilon"], told["guarantee"])),
         ("delta, unit", f"{told['delta']:g}, {told['unit']}"),
         ("noise", told["noise"]),
@@ -88,8 +90,30 @@ def result_facts(told: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
     spent = told.get("spent_so_far") or {}
     if spent.get("epsilon") is not None:
-        facts.insert(5, ("paid by these data in all", f"epsilon {spent['epsilon']:.3g}"))
+        facts.insert(
+            [name for name, _ in facts].index("delta, unit") + 1,
+            ("paid by these data in all", f"epsilon {spent['epsilon']:.3g}"),
+        )
     return facts
+
+
+def _scores(told: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What accuracy does not say, where the run has measured it. The file may come from anybody: numbers alone."""
+    found = (told.get("models") or {}).get(told.get("recommended")) or told.get("scores")
+    if not isinstance(found, Mapping):
+        return []
+    names = {"balanced_accuracy": "balanced accuracy", "auc": "AUC"}
+    return [(shown, percent(found[name])) for name, shown in names.items() if isinstance(found.get(name), int | float)]
+
+
+def columns_table(columns: Mapping[str, Sequence[Any]], rows: int = 5) -> str:
+    """The first synthetic records of a table."""
+    shown = zip(*(values[:rows] for values in columns.values()))
+    return grid_table([dict(zip(columns, map(_plain, row))) for row in shown])
+
+
+def _plain(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def plan_facts(told: Mapping[str, Any]) -> list[tuple[str, object]]:

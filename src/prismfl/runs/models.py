@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from prismfl.core.job import Job
 from prismfl.core.payloads import Payload
 from prismfl.data import Dataset
 from prismfl.metrics.classification import classifier_scores
-from prismfl.metrics.utility import logits_of
+from prismfl.metrics.utility import Predict, logits_of
 from prismfl.nets.classifier import network
 from prismfl.rng import Key
 from prismfl.runs.encoded import Through, looked_through, rows_of
@@ -64,3 +65,18 @@ def scores_of_models(job: Job, items: Mapping[str, Payload], dataset: Dataset) -
         logits = logits_of(model, dataset.x_test, device=job.task.device)
         found[name] = classifier_scores(logits, dataset.y_test, classes=len(job.task.classes))
     return found
+
+
+def scores_of_sites(
+    job: Job, predict: Predict, own: Sequence[Mapping[str, Payload]], dataset: Dataset
+) -> dict[str, Any] | None:
+    """The scores of models that stay at the sites, over all their answers; None where none has a model or a record.
+
+    Every site answers for the same held-out records, so several have no interval: it would be too narrow.
+    """
+    held = [items for items in own if "model" in items]
+    if not held or not len(dataset.y_test):
+        return None
+    logits = [logits_of(partial(predict, items), dataset.x_test) for items in held]
+    scores = classifier_scores(torch.cat(logits), dataset.y_test.repeat(len(held)), classes=len(job.task.classes))
+    return scores if len(held) == 1 else {**scores, "intervals": dict.fromkeys(scores["intervals"])}

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from prismfl.core.method import Method, State
 from prismfl.core.payloads import SyntheticSet
 from prismfl.core.release import Release
-from prismfl.errors import UserError
+from prismfl.errors import PrismError, UserError
 from prismfl.files import inside as run_files
 from prismfl.runs import html
 from prismfl.runs.config import RunConfig, validate
@@ -24,6 +24,7 @@ from prismfl.runs.fitted import FittedModel, Shelf, open_shelf
 from prismfl.runs.planning import find_method
 from prismfl.runs.public_facts import read_facts
 from prismfl.runs.result import Result
+from prismfl.runs.synthetic_table import table_of
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,7 @@ class Run:
         made, facts = self.synthetic, read_facts(self.directory, self.config)
         if made is None or facts.schema is None or tuple(made.x.shape[1:]) != facts.shape:
             return None
-        names = [facts.classes[label] for label in made.hard_y.tolist()]
-        return {**{k: list(v) for k, v in facts.schema.decode(made.x).items()}, facts.schema.label: names}
+        return {name: list(cells) for name, cells in table_of(made, facts.schema).items()}
 
     def __repr__(self) -> str:
         said = repr(self.result).removeprefix("<Result ").removesuffix(">") if self.status == "finished" else self.path
@@ -134,7 +134,14 @@ class Run:
             told = {**result.as_dict(), "run_dir": str(self.path)}
             title = html.facts_table("Run", html.result_facts(told))
         rounds = [{k: _short(v) for k, v in row.items()} for row in self.table]
-        return title + html.grid_table(rounds) + html.sample_picture(self.path)
+        return title + html.grid_table(rounds) + self._records_html() + html.sample_picture(self.path)
+
+    def _records_html(self) -> str:
+        """A few synthetic records of a table; a folder that does not hold what it says has none."""
+        try:
+            return html.columns_table(self.columns or {})
+        except PrismError:
+            return ""
 
     def release(self, site: str, round: int) -> Release:
         """What a site sent in a round (the first is 0): its items, their cost, and where the noise came from."""

@@ -13,8 +13,10 @@ import torch
 
 from prismfl.core.method import Method, Settings, Wanted
 from prismfl.core.task import Encodes, Task
-from prismfl.data import DATASETS, Spec, load_public
+from prismfl.data import DATASETS, Schema, Spec, load_public
 from prismfl.data.facts import declared_facts
+from prismfl.data.schema import words
+from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.methods import METHODS
 from prismfl.nets.encoders.base import Encoder
@@ -186,6 +188,20 @@ def mixed_public(config: RunConfig, method: Method) -> RunConfig:
     return config.model_copy(update={"public": "procedural-mixed", "public_count": max(4000, config.public_count)})
 
 
+def with_columns(config: RunConfig, method: Method, schema: Schema | None = None) -> RunConfig:
+    """The config with the columns that a schema declares, for a method that has a setting for them and none given."""
+    settings = method.settings.model_fields
+    if "columns" not in settings or config.settings.get("columns") is not None or config.data in DATASETS:
+        return config
+    if schema is None and config.schema_file is not None:
+        schema = read_schema(config.schema_file)
+    if schema is None:
+        return config
+    told = {"columns": list(words(schema)), "names": [column.name for column in schema.encoded]}
+    known = {key: value for key, value in told.items() if key in settings}
+    return config.model_copy(update={"settings": {**known, **config.settings}})
+
+
 def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) -> torch.Tensor | None:
     """The public images that a method or its encoder asks for, None for none; notices about them go to `warn`."""
     if not method.needs_public and not encoded.wanted(config, method):
@@ -251,7 +267,7 @@ def plan(
     by itself, and so do the declared facts (`given`) of records that a program has in hand."""
     method = method or find_method(config.method)
     check(config)
-    config = mixed_public(config, method)
+    config = with_columns(mixed_public(config, method), method)
     if given is None:
         check_path(config)
         check_records(config)

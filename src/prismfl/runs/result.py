@@ -20,6 +20,7 @@ from prismfl.core.rounds import Host, Hub
 from prismfl.core.task import Task
 from prismfl.data import DATASETS
 from prismfl.data.pictures import save_grid
+from prismfl.data.schema import Schema
 from prismfl.errors import PrismError
 from prismfl.files import inside as run_files
 from prismfl.nets.classifier import network
@@ -32,6 +33,7 @@ from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, SCHEMA_VERSION, RunDirectory
 from prismfl.runs.models import models_of, recommended
 from prismfl.runs.planning import finite, guarantee_words
+from prismfl.runs.synthetic_table import save_table
 from prismfl.sources import DEPLOYMENT, SIMULATION
 
 
@@ -42,7 +44,8 @@ class Result:
     `epsilon` is what this run cost, `epsilon_total` (with `cost_total`) all that the final model depends on: a run that
     started from another's model depends on both. `spent_so_far` is what the user's own data have paid over all their
     releases, on the `ledger`. `models` are the scores of every model that the run holds, in percent; `accuracy` is that
-    of the `recommended` one. `encoder` is the public encoder, `pretrained_on` what it was trained on, if on anything.
+    of the `recommended` one. Where every site keeps its own model, `scores` are those of all. `encoder` is the public
+    encoder, `pretrained_on` what it was trained on, if on anything.
     `tables` says what models learn from a synthetic table, and how far it is from held-out records.
     """
 
@@ -78,6 +81,7 @@ class Result:
     pretrained_on: str | None = None
     models: dict[str, Any] = field(default_factory=dict)
     recommended: str | None = None
+    scores: dict[str, Any] | None = None
     tables: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,8 +210,9 @@ def pretrained_on(task: Task) -> str | None:
     return str(getattr(encoder, "trained_on", "")) or None if getattr(encoder, "pretrained", False) else None
 
 
-def save_synthetic(state: State, folder: Path, task: Task) -> None:
-    """Writes a state's synthetic set, if it has one, as `gen.npz`, and a picture of samples where they are images."""
+def save_synthetic(state: State, folder: Path, task: Task, schema: Schema | None = None) -> None:
+    """Writes a state's synthetic set, if it has one, as `gen.npz`: with a picture of samples where they are images, and
+    as CSV and Parquet where they are a table of declared columns."""
     made = state.items.get("synthetic")
     if not isinstance(made, SyntheticSet):
         return
@@ -215,6 +220,8 @@ def save_synthetic(state: State, folder: Path, task: Task) -> None:
     np.savez_compressed(folder / "gen.npz", x=made.x.numpy(), y=made.y.numpy())
     if task.kind == "image":
         save_grid(made.x, made.hard_y, folder / "sample.png", classes=task.classes)
+    elif schema is not None:
+        save_table(made, folder, schema, task.classes)
 
 
 def state_digest(state: State) -> str:

@@ -29,7 +29,7 @@ from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of, ready, settled_words
 from prismfl.runs.hosts import open_hosts, own_ledger
 from prismfl.runs.judging import judge_table
-from prismfl.runs.models import recommended, scores_of_models
+from prismfl.runs.models import recommended, scores_of_models, scores_of_sites
 from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
     Warn,
@@ -45,6 +45,7 @@ from prismfl.runs.planning import (
     task_of,
     tuned,
     warnings_of,
+    with_columns,
 )
 from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.records import (
@@ -90,7 +91,7 @@ def _run(
     tell: Warn,
 ) -> Result:
     check(config)
-    config = mixed_public(settled(config), method)
+    config = with_columns(mixed_public(settled(config), method), method, None if given is None else given.schema)
     if given is None:
         check_path(config)
         check_records(config)
@@ -260,11 +261,13 @@ def _to_its_end(
         if job.method.model_at == "server":
             models = scores_of_models(job, outcome.state.items, dataset)
             result = replace(result, models=models, recommended=recommended(job, models) if models else None)
+        else:
+            result = replace(result, scores=scores_of_sites(job, predict, list(outcome.own.values()), dataset))
         result = replace(result, tables=judge_table(job, outcome.state.items, dataset))
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
-    save_synthetic(outcome.state, directory.path / "gen", job.task)
+    save_synthetic(outcome.state, directory.path / "gen", job.task, dataset.schema)
     unit, relation = job.task.unit, job.task.relation
     extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
     if hub is not None:

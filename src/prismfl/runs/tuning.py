@@ -7,9 +7,11 @@ rehearsed once.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +58,18 @@ def cache_folder() -> Path:
 def digest_of(method: Method, asked: Wanted) -> str:
     """Of everything that the choice follows from."""
     task = asked.task
-    facts: list[Any] = [__version__, method.name, dict(asked.given), asked.epsilon, asked.secure, _facts(task)]
+    facts: list[Any] = [__version__, _rule_of(method), dict(asked.given), asked.epsilon, asked.secure, _facts(task)]
     facts.append(asked.free_model)
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _rule_of(method: Method) -> list[str]:
+    """The method's name and, as a digest, the files that its choice is made by: a changed rule is no longer cached."""
+    rule = method.auto.func if isinstance(method.auto, partial) else method.auto
+    place = Path(inspect.getsourcefile(rule) or "") if inspect.isfunction(rule) else Path()
+    files = sorted(place.parent.glob("*.py")) if place.is_file() else []
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return [method.name, *digests]
 
 
 def _facts(task: Task) -> list[Any]:

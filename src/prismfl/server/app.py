@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from prismfl.errors import UserError
@@ -13,13 +14,17 @@ from prismfl.transport.post import RoundRules
 def serve(grid: flower.Grid, context: flower.Context) -> None:
     """Serve the prepared run that the run config names, or prepare one from a config file and serve that."""
     from prismfl.server import serving
-    from prismfl.server.config import enrolled
+    from prismfl.server.config import by_key
+    from prismfl.server.contacts import note_contacts
 
     told = context.run_config
     if told.get("run-dir"):
         server = Path(str(told["server"])) if told.get("server") else None
-        names = {key: name for name, key in enrolled(server).items()} if server else {}
-        serving.serve(Path(str(told["run-dir"])), flower.GridPost(grid, names))
+        post = flower.GridPost(grid, {})
+        if server is not None:
+            known = partial(by_key, server)
+            post = flower.GridPost(grid, known, seen=note_contacts(server))
+        serving.serve(Path(str(told["run-dir"])), post)
         return
     if not told.get("config"):
         raise UserError('Give the run a config: flwr run APP --run-config \'config="run.toml" out="runs/trial"\'.')

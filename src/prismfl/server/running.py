@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import RunDirectory
-from prismfl.server.config import ServerConfig, enrolled, load_server
+from prismfl.server.config import SCHEMA, ServerConfig, enrolled, load_server
+from prismfl.server.contacts import contacts
 from prismfl.server.serving import prepare
 from prismfl.server.starting import Say, SuperLink, follow
+from prismfl.site.certificates import look_at_server
 from prismfl.transport.faults import faults
 from prismfl.transport.flower import children
 
@@ -35,8 +38,11 @@ def start(
         )
     if insecure:
         say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
+    else:
+        _check_certificates(folder, say)
     names = list(sites) if insecure else list(enrolled(folder))
     directory = _last_run(folder, say) if config is None else _new_run(folder, config, names, settings)
+    schema.begin(folder, SCHEMA)
     (folder / PID).write_text(str(os.getpid()))
     link = SuperLink(folder, settings, insecure=insecure)
     previous = signal.signal(signal.SIGTERM, _interrupt)
@@ -52,6 +58,16 @@ def start(
     return directory.read_json("result.json")
 
 
+def _check_certificates(folder: Path, say: Say) -> None:
+    for state in look_at_server(folder / "keys"):
+        if state.faults:
+            raise UserError(
+                f"No site would trust this server: {state.faults[0]}. Renew: prismfl server renew {folder}."
+            )
+        if state.soon is not None:
+            say(f"warning: {state.soon}; renew it: prismfl server renew {folder}")
+
+
 def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -65,12 +81,13 @@ def _new_run(folder: Path, config: RunConfig, names: Sequence[str], settings: Se
     return prepare(path, config, names, rules=settings.rules(), evaluate=settings.evaluate)
 
 
-def _runs(folder: Path) -> list[RunDirectory]:
+def runs_of(folder: Path) -> list[RunDirectory]:
+    """The runs of a server, oldest first."""
     return [RunDirectory.open(note.parent) for note in sorted((folder / "runs").glob("*/federation.json"))]
 
 
 def _last_run(folder: Path, say: Say) -> RunDirectory:
-    unfinished = [run for run in _runs(folder) if run.status != "finished"]
+    unfinished = [run for run in runs_of(folder) if run.status != "finished"]
     if not unfinished:
         raise UserError(f"'{folder}' has no run that did not finish.")
     directory = unfinished[-1]
@@ -88,13 +105,23 @@ def status(folder: Path) -> dict[str, Any]:
     """Whether the server runs, who is enrolled, and every run with its round and its faults."""
     load_server(folder)
     runs = []
-    for run in _runs(folder):
+    for run in runs_of(folder):
         state = run.load_state()
         named = [f"{f.site} {f.code} (round {f.round + 1})" for f in faults(run)]
         done = state.round if state else 0
         runs.append({"run": run.path.name, "status": run.status, "rounds done": done, "dropped": "; ".join(named[-5:])})
     pid = children.pid_of(folder / PID)
-    return {"running": pid is not None, "pid": pid, "sites": list(enrolled(folder)), "runs": runs}
+    certificates = [
+        words for state in look_at_server(folder / "keys") for words in (*state.faults, state.soon) if words
+    ]
+    found = {"running": pid is not None, "pid": pid, "sites": list(enrolled(folder)), "contact": ages(folder)}
+    return {**found, "certificates": certificates, "runs": runs}
+
+
+def ages(folder: Path) -> dict[str, float | None]:
+    """Seconds since each enrolled site was last there; None for never."""
+    known = contacts(folder)
+    return {name: max(0.0, time.time() - known[name]) if name in known else None for name in enrolled(folder)}
 
 
 def stop(folder: Path) -> None:

@@ -14,13 +14,15 @@ from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.rounds import Hub
 from prismfl.data import DATASETS, load
+from prismfl.data.schema_file import parse_schema, schema_words
 from prismfl.errors import PrismError, UserError
 from prismfl.metrics.utility import accuracy
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs.config import RunConfig
-from prismfl.runs.description import declared, describe, job_of, public_images
+from prismfl.runs.description import declared, describe, job_of, public_images, table_schema
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import travelling
+from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.result import predictor, result_of, save_synthetic
 from prismfl.transport.conductor import Conductor
 from prismfl.transport.post import Post, RoundRules
@@ -40,7 +42,9 @@ def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: Round
     directory = RunDirectory.create(path, {**words, "data": description["spec"]["name"]}, runtime.environment())
     told = {"description": description, "rules": asdict(rules), "evaluate": evaluate}
     told |= {"public": public_images(config.public)[1], "transcript": config.transcript}
+    columns = table_schema(config)
     told |= {"encoders": travelling(config.encoder)[1]}
+    told |= {"table": None if columns is None else schema_words(columns)}
     directory.write_json("federation.json", told)
     return directory
 
@@ -52,6 +56,8 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
     directory.write_json("process.json", {"pid": os.getpid()})
     runtime.tune()
     job = job_of(told["description"], source=told.get("public"), encoders=told.get("encoders") or {})
+    schema = None if told.get("table") is None else parse_schema(told["table"], where=f"{path / 'federation.json'}")
+    keep_facts(directory, job.task, schema)
     speak = say or _log_to(path / "server.log")
     try:
         measure = _measure(job, directory, evaluate=bool(told["evaluate"]))
@@ -67,7 +73,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
             after_round=measure,
         )
         state = conductor.run()
-        save_synthetic(state, path / "gen", job.task)
+        save_synthetic(state, path / "gen", job.task, schema)
         last = directory.metrics()[-1:]
         scores = [row["accuracy"] for row in last if row["accuracy"] is not None]
         result = result_of(job, directory, state, scores=scores, cost=job.plan(), config=None)

@@ -41,6 +41,7 @@ class SuperLink:
         """Start the process, wait until it listens, and write the config by which Flower's commands find it."""
         keys, home = self.folder / "keys", self.folder / "flower"
         home.mkdir(exist_ok=True)
+        forget_revoked(self.folder)
         _refuse_taken(self.local_address)
         command = [*guarded("superlink"), "--host", self.config.host, "--port", str(self.config.port)]
         command += ["--database", str(home / "state.db"), "--disable-runtime-dependency-installation"]
@@ -90,6 +91,15 @@ class SuperLink:
         if done.returncode != 0:
             words = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-300:]
             raise ProcessError(f"Flower refused the run: {words}")
+
+
+def forget_revoked(folder: Path) -> None:
+    """Flower's own list of keys is made anew where one of them is no longer enrolled. It holds nothing else that lasts:
+    runs are in their own folders."""
+    note, known = folder / "flower" / "registered.json", set(enrolled(folder).values())
+    if note.exists() and any(str(key).encode() not in known for key in read_json(note).values()):
+        for path in (note, *(folder / "flower").glob("state.db*")):
+            path.unlink()
 
 
 def write_app(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """A site as a Flower app: the component that a SuperNode loads.
 
-A site is found by the environment variable PRISMFL_SITE, which its operator sets and no server can. Without it, in
+A site is found by the environment variable PRISMFL_SITE, and which of its servers is asking by PRISMFL_SERVER; its
+operator's `site join` sets both, and no server can. Without them, in
 Flower's simulation, each virtual node holds a part of the named data set, with seeded noise.
 """
 
@@ -18,7 +19,7 @@ from prismfl.transport.post import Answer, Request
 if TYPE_CHECKING:
     from prismfl.site.office import Office
 
-SITE = "PRISMFL_SITE"
+SITE, SERVER = "PRISMFL_SITE", "PRISMFL_SERVER"
 
 
 def answer(request: Request, context: flower.Context) -> Answer:
@@ -27,7 +28,7 @@ def answer(request: Request, context: flower.Context) -> Answer:
 
     folder = os.environ.get(SITE)
     if folder is not None:
-        office = Office.open(Path(folder))
+        office = Office.open(Path(folder), os.environ.get(SERVER, ""))
         bound(office.config.max_memory, office.config.max_seconds)
         given = office.answer(request)
         wait_for(office.config.answer_every)

@@ -22,14 +22,15 @@ from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.payloads import MAX_BYTES, Items, JsonDict, encode
 from prismfl.core.rounds import initial_state, receive, surviving_step
+from prismfl.data import Schema
 from prismfl.errors import PrismError, UserError, WireError
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import load_json, read_regular
 from prismfl.runs.config import RunConfig
-from prismfl.runs.description import declared, describe, job_of, public_images
+from prismfl.runs.description import declared, describe, job_of, public_images, table_schema
 from prismfl.runs.directory import RunDirectory, digest
 from prismfl.runs.encoders import travelling
-from prismfl.runs.result import state_digest
+from prismfl.runs.result import save_synthetic, state_digest
 from prismfl.site.keys import peer_keys, signing_key
 from prismfl.site.office import Office
 from prismfl.transport.post import Request
@@ -89,6 +90,7 @@ class Peer:
     description: JsonDict
     job: Job
     directory: RunDirectory
+    schema: Schema | None = None
 
     @classmethod
     def open(cls, folder: Path, config: RunConfig) -> Peer:
@@ -107,7 +109,7 @@ class Peer:
         path = folder / "runs" / job.run / "peer"
         exists = (path / "run.json").exists()
         directory = RunDirectory.open(path) if exists else RunDirectory.create(path, description, {})
-        return cls(office, description, job, directory)
+        return cls(office, description, job, directory, table_schema(config))
 
     def state(self) -> State:
         """The state that this site has come to; the first time, the initial one, which it saves."""
@@ -145,6 +147,7 @@ class Peer:
         if finished:
             down = encode(after.items, {"round": after.round})
             self.office.answer(Request("finish", self.description, after.round, 0.0, down))
+            save_synthetic(after, self.directory.path / "gen", self.job.task, self.schema)
             self.directory.set_status("finished")
         counted = tuple(sorted(set(inbox) - set(dropped)))
         return Imported(state.round, counted, state_digest(after), finished, dropped)

@@ -11,10 +11,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
 from prismfl.site.folder import FILE
+
+SCHEMA = 1
+"""The format of a site's folder: what stands in it besides site.toml."""
 
 
 class SiteConfig(BaseModel):
@@ -75,6 +79,10 @@ class SiteConfig(BaseModel):
         0.0, ge=0, description="answers leave at multiples of so many seconds, so their time tells nothing; 0: at once"
     )
     approval: bool = Field(False, description="whether every release waits for a person: prismfl site approve ID")
+    approvers: int = Field(1, ge=1, le=9, description="how many people must approve a release; one can deny it")
+    notify: list[str] = Field(
+        [], description='a command that is started with the id of a release that waits, as ["/usr/local/bin/tell"]'
+    )
     noise: Literal["operating-system", "seeded"] = Field(
         "operating-system", description='where noise comes from; "seeded" is for simulation only and protects nobody'
     )
@@ -96,6 +104,7 @@ def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
     """
     if not (folder / FILE).is_file():
         raise UserError(f"No {FILE} in '{folder}'; make one with: prismfl site init {folder} --name NAME --data DATA.")
+    schema.check(folder, SCHEMA)
     found: SiteConfig = validate(SiteConfig, read(folder / FILE), str(folder / FILE))
     return check_site(found, thorough=thorough)
 
@@ -188,15 +197,16 @@ def as_toml(config: BaseModel) -> str:
         value = getattr(config, name)
         if isinstance(value, dict):
             tables += [f"# {field.description}", f"[{name}]" if value else f"# [{name}]"]
-            tables += [f"{key} = {_toml_value(word)}" for key, word in value.items()] + [""]
+            tables += [f"{key} = {toml_value(word)}" for key, word in value.items()] + [""]
             continue
         lines.append(f"# {field.description}")
-        lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         lines.append("")
     return "\n".join(lines + tables)
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
     # JSON text, numbers, booleans and lists of them are TOML as they are, but for letters beyond 16 bits, which JSON
     # would write as two, and for DEL. 1e-05 is a TOML float as well.
     if isinstance(value, float):

@@ -15,8 +15,8 @@ from prismfl.files.atomic import OTHERS, opener
 
 FILE = "site.toml"
 # What a site makes by itself. Other files in its folder are its operator's; closing the folder hides them as well.
-FOLDERS = ("data", "keys", "peers", "bin", "flower", "runs", "outbox")
-OWN = (FILE, *FOLDERS, "egress*", "ledger*", "site.*", "supernode.log")
+FOLDERS = ("data", "keys", "peers", "bin", "flower", "runs", "outbox", "servers")
+OWN = (FILE, "state.json", *FOLDERS, "egress*", "ledger*", "site.*", "supernode.log")
 LOG_BYTES = 1_000_000
 LINE = 2_000
 

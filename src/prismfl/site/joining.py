@@ -13,7 +13,11 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.files.atomic import opener, write_atomically
+from prismfl.site.certificates import look_at_trust
+from prismfl.site.config import SCHEMA
+from prismfl.site.servers import place_of
 from prismfl.transport.flower.children import (
     ProcessError,
     beside_python,
@@ -63,10 +67,7 @@ def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None =
             _check_clock(host, port, ca, say)
             return
         except ssl.SSLCertVerificationError as error:
-            raise UserError(
-                f"The server at {address} does not have a certificate of this federation ({error.verify_message}); "
-                f"nothing was sent. Ask its operator for the right ca.pem."
-            ) from None
+            raise UserError(f"{_named(error, host, address)}; nothing was sent.") from None
         except ssl.SSLError as error:
             raise UserError(f"The server at {address} does not speak TLS ({error.reason}); nothing was sent.") from None
         except OSError as error:
@@ -75,6 +76,35 @@ def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None =
                 raise UserError(f"Cannot reach the server at {address}: {why}.") from None
             say(f"cannot reach the server at {address}: {why}; trying again in {RETRY_SECONDS:g} s")
             time.sleep(RETRY_SECONDS)
+
+
+EXPIRED, NOT_YET, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's numbers
+
+
+def _named(error: ssl.SSLCertVerificationError, host: str, address: str) -> str:
+    """What is wrong with a server's certificate, by name, and who mends it."""
+    if error.verify_code == EXPIRED:
+        return f"The certificate of the server at {address} has expired: its operator renews it (prismfl server renew)"
+    if error.verify_code == NOT_YET:
+        return f"The certificate of the server at {address} is not good yet: is this machine's clock right?"
+    if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
+        return (
+            f"The certificate of the server at {address} is for other names than '{host}': use one of those, or its "
+            f"operator adds this one (prismfl server renew --name {host})"
+        )
+    return (
+        f"The server at {address} does not have a certificate of this federation ({error.verify_message}): another "
+        "server, or keys/ca.pem is of another one; ask its operator for the right ca.pem"
+    )
+
+
+def check_trust(ca: Path, say: Say) -> None:
+    """What a site trusts is an authority that has not ended; one that ends soon is told."""
+    state = look_at_trust(ca)
+    if state.faults:
+        raise UserError(f"This site cannot trust any server: {state.faults[0]}.")
+    if state.soon is not None:
+        say(f"warning: {state.soon}; ask the server's operator for a new ca.pem")
 
 
 def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
@@ -96,14 +126,19 @@ def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
             say(f"warning: this site's clock is {skew:+.0f} s off the server's; set it, or the server will refuse it")
 
 
-def supernode_command(folder: Path, address: str, *, insecure: bool) -> list[str]:
+def trust_of(folder: Path, server: str = "") -> Path:
+    """The authority that this site believes for a server."""
+    return place_of(folder, server) / "ca.pem" if server else folder / "keys" / "ca.pem"
+
+
+def supernode_command(folder: Path, address: str, *, insecure: bool, server: str = "") -> list[str]:
     """The command that starts this site's SuperNode against the server at `address`."""
     keys = folder / "keys"
     command = [beside_python("flower-supernode"), "--superlink", address]
     if insecure:
         command += ["--insecure"]
     else:
-        command += ["--root-certificates", str(keys / "ca.pem")]
+        command += ["--root-certificates", str(trust_of(folder, server))]
         command += ["--auth-supernode-private-key", str(keys / "node.key")]
     return [*command, "--host", "127.0.0.1", "--port", str(free_port())]
 
@@ -129,22 +164,29 @@ def follow_log(log: Path, say: Say) -> Callable[[], None]:
     return look
 
 
-def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int | None = None) -> None:
-    """Be a site until told to stop: a SuperNode that is started again when it ends by itself."""
+def join(
+    folder: Path, address: str, say: Say, *, insecure: bool, attempts: int | None = None, server: str = ""
+) -> None:
+    """Be a site until told to stop: a SuperNode that is started again when it ends by itself. A site of several servers
+    has a process of this kind for each."""
     folder = folder.resolve()
-    ca = None if insecure else folder / "keys" / "ca.pem"
-    write_commands(folder / "bin")
-    settings = {**environment(folder / "flower"), "PRISMFL_SITE": str(folder)}
-    settings["PATH"] = f"{folder / 'bin'}{os.pathsep}{settings['PATH']}"
-    write_atomically(folder / "site.pid", str(os.getpid()).encode())
+    place = place_of(folder, server)
+    ca = None if insecure else trust_of(folder, server)
+    schema.begin(folder, SCHEMA)
+    write_commands(place / "bin")
+    settings = {**environment(place / "flower"), "PRISMFL_SITE": str(folder), "PRISMFL_SERVER": server}
+    settings["PATH"] = f"{place / 'bin'}{os.pathsep}{settings['PATH']}"
+    write_atomically(place / "site.pid", str(os.getpid()).encode())
     refusals = Refusals()
     while True:
+        if ca is not None:
+            check_trust(ca, say)
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()
-        with open(folder / "supernode.log", "ab", opener=opener) as log:
+        with open(place / "supernode.log", "ab", opener=opener) as log:
             warm = spawn([sys.executable, "-m", "prismfl.site.warm"], settings, log)
-            process = spawn(supernode_command(folder, address, insecure=insecure), settings, log)
+            process = spawn(supernode_command(folder, address, insecure=insecure, server=server), settings, log)
             code = wait(process, follow_log(folder / "site.log", say))
             end(warm)
         if code is None:
@@ -152,7 +194,7 @@ def join(folder: Path, address: str, say: Say, *, insecure: bool, attempts: int 
         if refusals.last_too_long(started, time.monotonic()):
             raise ProcessError(
                 f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
-                f"See {folder / 'supernode.log'}."
+                f"See {place / 'supernode.log'}."
             )
         refused = refusals.since is not None
         why = ": the server counts a broken one for a minute, or lacks the key" if refused else ""

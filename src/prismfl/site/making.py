@@ -7,12 +7,13 @@ from pathlib import Path
 
 from prismfl.data import DATASETS
 from prismfl.errors import UserError
+from prismfl.files import schema
 from prismfl.files.atomic import make_folder, write_atomically
 from prismfl.files.bounded import read_regular
 from prismfl.methods import METHODS
 from prismfl.runs.config import validate
 from prismfl.site import data as site_data
-from prismfl.site.config import SiteConfig, as_toml, check_site
+from prismfl.site.config import SCHEMA, SiteConfig, as_toml, check_site
 from prismfl.site.data import SiteData
 from prismfl.site.folder import FILE
 from prismfl.site.keys import KEY_LIMIT, make_site_keys
@@ -63,6 +64,7 @@ def make_site(folder: Path, config: SiteConfig, *, ca: Path | None, say: Say) ->
     if ca is not None:
         write_atomically(folder / "keys" / "ca.pem", read_regular(ca, limit=KEY_LIMIT))
     write_atomically(folder / FILE, as_toml(config).encode())
+    schema.begin(folder, SCHEMA)
     if found is not None:
         site_data.keep(folder, config, found)
         if taken:

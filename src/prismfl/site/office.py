@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 from prismfl import runtime
@@ -27,6 +28,7 @@ from prismfl.data import DATASETS
 from prismfl.errors import WireError, words_for_log
 from prismfl.files.atomic import make_folder, write_atomically
 from prismfl.privacy import account
+from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.admission import Cap
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs.description import check_description, job_of
@@ -36,15 +38,19 @@ from prismfl.secure import protocol as secure
 from prismfl.secure.roster import Roster, RosterError
 from prismfl.site import data as site_data
 from prismfl.site import policy
+from prismfl.site.approvals import Approvals
 from prismfl.site.config import SiteConfig, ledger_of, load_site, own_encoders
-from prismfl.site.egress import Approvals, EgressLog
+from prismfl.site.egress import EgressLog
 from prismfl.site.folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.site.keys import peer_keys, signing_key
+from prismfl.site.servers import load_server, narrowed
 from prismfl.transport.post import Answer, Request
 
 APPROVAL_MARGIN = 10.0
 """Seconds before the round's deadline at which a site stops waiting for a person."""
 
+
+NOTIFY_SECONDS = 10.0
 
 REFUSED = "refused"
 """The one refusal, once the site's data or ledger were looked at."""
@@ -56,11 +62,14 @@ class Office:
 
     folder: Path
     config: SiteConfig
+    server: str = ""
+    """Which of the site's servers is asking, in the site's own words; empty where it has one."""
 
     @classmethod
-    def open(cls, folder: Path) -> Office:
-        """The site in this folder, which is closed to others where it was open."""
-        office = cls(folder, load_site(folder))
+    def open(cls, folder: Path, server: str = "") -> Office:
+        """The site in this folder, which is closed to others where it was open; as one of its servers finds it."""
+        config = load_site(folder)
+        office = cls(folder, narrowed(config, load_server(folder, server)) if server else config, server)
         closed = close_site(folder)
         if closed is not None:
             office._log().warning(closed)
@@ -140,12 +149,14 @@ class Office:
     # What this site has
 
     def _pin(self, run: str, digest: str) -> None:
-        """A run's name belongs to the config it first came with."""
+        """A run's name belongs to the config it first came with, and to the server that it came from: another server
+        that asks for it would get what was released to the first."""
+        told = f"{digest} {self.server}".rstrip()
         place = self.folder / "runs" / "names" / hashlib.sha256(run.encode()).hexdigest()[:32]
         if not place.exists():
-            write_atomically(place, digest.encode())
-        elif place.read_text() != digest:
-            raise RefusedError(REFUSED, "This run started with another config; a change is a new run.")
+            write_atomically(place, told.encode())
+        elif place.read_text() != told:
+            raise RefusedError(REFUSED, "This run started with another config or server; a change is a new run.")
 
     def _roster(self, description: JsonDict) -> Roster:
         """Whom this site believes in a secure sum: the keys in its own folder."""
@@ -211,15 +222,25 @@ class Office:
         release = Release.decode(raw)
         if self.config.approval:
             approvals = Approvals(self.folder)
-            name = approvals.hold(release, raw, request.job, plan=self._price(job))
+            name = approvals.hold(
+                release,
+                raw,
+                request.job,
+                plan=self._price(job),
+                left=self._left(host),
+                needed=self.config.approvers,
+                records=host.records(),
+                tell=self._notify,
+            )
             most = self.config.max_seconds  # nobody waits for ever because a server says so
             seconds = request.seconds if 0.0 <= request.seconds <= most else most
             decision = approvals.wait(name, max(0.0, seconds - APPROVAL_MARGIN))
+            told = {"by": [word.by for word in approvals.find(name).words], "egress": self._egress.head()}
             if decision == "denied":
-                host.ledger.deny(release.id)
+                host.ledger.deny(release.id, told)
             if decision != "approved":
                 raise RefusedError(REFUSED, f"Release {name} is {decision}; it stays charged.")
-            host.ledger.approve(release.id)
+            host.ledger.approve(release.id, told)
         self._egress.release(release, raw)
         return raw
 
@@ -228,6 +249,34 @@ class Office:
         plan, delta = job.site_plan(), self.config.delta
         epsilon = account.epsilon(plan, delta)
         return f"epsilon {epsilon:.4g} at delta {delta:g} for the whole run, per {plan.unit}, {plan.relation}"
+
+    def _left(self, host: Host) -> str:
+        """What is left of the cap once this run, whose plan is reserved already, and other open ones are paid for."""
+        cap = host.ledger.cap(host.dataset)
+        if cap is None:
+            return "there is no cap"
+        held = account.epsilon(reduce(Cost.beside, host.ledger.held(host.dataset)), cap.delta)
+        return (
+            f"epsilon {max(0.0, cap.epsilon - held):.4g} of the cap of {cap.describe()}, once this run and every open "
+            "one is paid for"
+        )
+
+    def _notify(self, name: str) -> None:
+        """Tell a person that something waits: a command of site.toml with the id, which is 16 hexadecimal digits. No
+        word of a server reaches it, and no shell."""
+        if not self.config.notify:
+            return
+        try:
+            subprocess.run(
+                [*self.config.notify, name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=NOTIFY_SECONDS,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self._log().warning("the command `notify` of site.toml failed: %s", type(error).__name__)
 
     def _sent_before(self, job: Job, host: Host, round: int) -> bytes | None:
         """The copy of a release whose bytes have left the ledger, if it is what was charged for."""

@@ -43,7 +43,7 @@ PROPORTIONAL = frozenset(
     | {"train_batch", "warm_batch"}
 )
 
-_TOP = {"prismfl", "config", "spec", "train_size", "schema", "sites", "public", "encoder", "digest", "run"}
+_TOP = {"protocol", "config", "spec", "train_size", "schema", "sites", "public", "encoder", "digest", "run"}
 
 
 def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from prismfl.core.once import Holder
 from prismfl.core.records import Records
 from prismfl.data.ids import unit_codes
 from prismfl.data.in_memory import columns_of, found_frame
+from prismfl.data.made import made_table, spare
 from prismfl.data.schema import Schema, words
 from prismfl.data.schema_file import parse_schema, read_schema
 from prismfl.data.tables import Roles
+from prismfl.rng import Key
 
 WHERE = "the frame"
 
@@ -30,12 +30,15 @@ class Framed:
     order: tuple[str, ...]
     kind: type[Any]
 
-    def frame(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
+    def drawn(self, rows: int) -> int:
+        """How many records to draw so that `rows` rows come out."""
+        return spare(self.schema, rows)
+
+    def frame(self, x: torch.Tensor, y: torch.Tensor, rows: int, key: Key) -> Any:
         """Synthetic records as a frame of the same kind, its columns in the same order; ids are new numbers."""
-        found = self.schema.decode(torch.from_numpy(x))
-        found[self.schema.label] = self.schema.decode_labels(torch.from_numpy(y))
-        new = np.arange(1, len(x) + 1)
-        columns = {name: found.get(name, new) for name in self.order}
+        wanted = rows if self.schema.rows_column is not None else None
+        found = made_table(self.schema, x, y, key=key, rows=wanted)
+        columns = {name: found[name] for name in self.order}
         return columns if issubclass(self.kind, Mapping) else self.kind(columns)
 
 
@@ -59,10 +62,13 @@ def read_frame(frame: Any, schema: Schema, *, name: str | None) -> tuple[Holder,
     unit = None if found.unit is None else torch.from_numpy(unit_codes(found.unit, schema.unit or "unit"))
     records = Records(torch.from_numpy(found.x), torch.from_numpy(found.y), unit)
     prints = [one for part in (found.prints, *found.more) for one in part]
-    known = {*schema.names, schema.label, *([schema.unit] if schema.unit else [])}
+    known = {*schema.names, schema.label, *schema.ids, *([schema.unit] if schema.unit else [])}
     return Holder(records, prints, name), Framed(schema, tuple(c for c in columns if c in known), type(frame))
 
 
 def own_settings(method: str, schema: Schema) -> dict[str, Any]:
     """What a method for tables is told of the columns."""
-    return {"columns": words(schema), **({"names": schema.names} if method == "dp-marginals" else {})}
+    return {
+        "columns": words(schema),
+        **({"names": tuple(c.name for c in schema.encoded)} if method == "dp-marginals" else {}),
+    }

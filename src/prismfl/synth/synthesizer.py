@@ -130,9 +130,11 @@ class Synthesizer:
         key = Key.from_os() if seed is None else Key.seed(seed)
         draw = fitted.way.draw
         assert draw is not None
-        x, y = draw(fitted.settings, fitted.task, fitted.made.release.items, n, key)
-        if self._framed is not None:
-            return self._framed.frame(x.numpy(), y.numpy())
+        framed = self._framed
+        count = n if framed is None else framed.drawn(n)
+        x, y = draw(fitted.settings, fitted.task, fitted.made.release.items, count, key)
+        if framed is not None:
+            return framed.frame(x, y, n, key)
         return x.numpy(), np.array(fitted.task.classes)[y.numpy()] if self._text else y.numpy()
 
     def certificate(self) -> dict[str, Any]:

@@ -17,14 +17,18 @@ from prismfl import runtime
 from prismfl.core.once import Holder
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, load
+from prismfl.data.cells import number_of
 from prismfl.data.ids import unit_codes
+from prismfl.data.made import made_table, spare
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
 from prismfl.data.schema import Column, Schema, is_missing, listed, plain
-from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of, number_of
-from prismfl.data.schema_file import parse_schema, read_content
-from prismfl.data.table_files import can_write, table_bytes
+from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
+from prismfl.data.schema_file import parse_any, read_content, schema_words
+from prismfl.data.table_files import can_write, certificate_path, table_bytes
+from prismfl.data.tables import ignored
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
+from prismfl.rng import Key
 from prismfl.synth.frames import own_settings
 from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.ways import read_sets, table_method
@@ -32,6 +36,8 @@ from prismfl.synth.ways import read_sets, table_method
 Warn = Callable[[str], None]
 FEW = 10
 BATCH, SMALL = 1024, 5000
+MOST_BYTES = 8 * 2**30  # of an encoded table
+WRONG = ("date", "time", "text", "categorical", "comma")  # what a plain number does not look like
 TABLE_METHODS = {"dp-marginals": "dp-marginals", "dp-copula": "ddp-vae", "ddp-vae": "ddp-vae"}
 """What makes a synthetic table, and the method that it is a way of."""
 COPULA: dict[str, Any] = {
@@ -45,7 +51,6 @@ COPULA: dict[str, Any] = {
 WITHOUT = (
     "The extra 'tables' is not installed, so the copula is used; for noisy marginals: pip install 'prismfl[tables]'."
 )
-NO_LABEL = "\0no label"
 
 
 @dataclass(frozen=True)
@@ -71,18 +76,24 @@ def synth_table(
     out: Path,
     records: int | None = None,
     rows: int | None = None,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    force: bool = False,
     sets: Sequence[str] = (),
     method: str = "ddp-vae",
     seed: int | None = None,
     warn: Warn = lambda _: None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Write a synthetic table with the same columns and types to `out`, and certificate.json beside it.
+    """Write a synthetic table with the same columns and types to `out`, and its certificate beside it.
 
-    `method` is one of TABLE_METHODS; `options` are those of `Synthesizer`.
+    `keep` are the columns to take alone, `drop` those to leave out. What lies at `out` already is replaced only with
+    `force`, and that is asked before anything is charged. `method` is
+    one of TABLE_METHODS; `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
     can_write(out)
+    _refuse_existing([out, certificate_path(out)], force=force)
     out.parent.mkdir(parents=True, exist_ok=True)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
@@ -90,19 +101,22 @@ def synth_table(
         raise UserError(f"Unknown method '{method}' for a table; choose one of {', '.join(TABLE_METHODS)}.")
     way = TABLE_METHODS[method]
     _, given = read_sets(way, sets)
-    table = read_private(data, schema, warn=warn)
+    table = read_private(data, schema, keep=keep, drop=drop, warn=warn)
     size = _declared_size(table, records)
     defaults = {} if way == "dp-marginals" else COPULA if method == "dp-copula" else _defaults(size, given)
     settings = {**defaults, **given, **own_settings(way, table.schema)}
     synthesizer = Synthesizer(
         method=way, records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
-    x, y = (torch.from_numpy(part) for part in synthesizer.sample(rows or size, seed=seed))
-    content = table_bytes(_decoded(table, x, y), out, table.schema)
+    cells = _drawn(table, synthesizer, rows or size, seed)
+    content = table_bytes(cells, out, table.schema)
     write_atomically(out, content)
-    written = {"out": out.name, "rows": len(y), "sha256": hashlib.sha256(content).hexdigest()}
-    found = {**synthesizer.certificate(), **written}
-    write_atomically(out.parent / "certificate.json", (json.dumps(found, indent=2) + "\n").encode())
+    written = {"out": out.name, "rows": len(next(iter(cells.values()))), "sha256": hashlib.sha256(content).hexdigest()}
+    columns = schema_words(table.schema)
+    if not table.labelled:
+        columns = {key: value for key, value in columns.items() if key not in ("label", "classes")}
+    found = {**synthesizer.certificate(), **written, "table": columns}
+    write_atomically(certificate_path(out), (json.dumps(found, indent=2) + "\n").encode())
     return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
 
 
@@ -114,11 +128,22 @@ def preferred(warn: Warn = lambda _: None) -> str:
     return "dp-copula"
 
 
-def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None) -> Table:
+def read_private(
+    data: str,
+    schema: Path | None,
+    *,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    warn: Warn = lambda _: None,
+) -> Table:
     """A user's file with its schema, or a named table (its training part)."""
     if data in DATASETS:
         found = load(data)
         assert found.schema is not None
+        if keep or drop:
+            raise UserError(
+                f"Expected no --keep and no --drop for the named table {data}; they are for your own files."
+            )
         order = (*found.schema.names, found.schema.label)
         holder = Holder(Records(found.x_train, found.y_train), vector_prints(found.x_train.numpy()), data)
         return Table(data, found.schema, True, order, holder)
@@ -126,15 +151,16 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
     declared, labelled = read_declared(schema)
     raw = load_columns(Path(data))
-    _check_columns(data, raw, declared, labelled)
-    clipped = sum(_outside(raw[c.name], c) for c in declared.columns if c.is_number)
-    if clipped:
-        warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    for line in ignored([name for name in raw if name not in _used(declared)], declared):
+        warn(line)
+    declared = declared.narrowed(keep, drop)
+    own = _check_columns(data, raw, declared, labelled)
     try:
         x = declared.encode(raw)
         y = declared.encode_labels(raw[declared.label]) if labelled else torch.zeros(len(x), dtype=torch.int64)
     except UserError as error:
         raise UserError(f"{data}: {error}") from None
+    _tell(raw, declared, warn)
     if labelled:
         _check_classes(data, y, declared, warn)
     unit = None
@@ -143,34 +169,56 @@ def read_private(data: str, schema: Path | None, *, warn: Warn = lambda _: None)
     prints = row_prints({name: cells for name, cells in raw.items() if name != declared.label}) + row_prints(raw)
     prints += bag_prints(list(zip(*(cells for n, cells in raw.items() if n not in (declared.label, declared.unit)))))
     holder = Holder(Records(x, y, unit), prints, str(Path(data).resolve()))
-    return Table(Path(data).name, declared, labelled, tuple(raw), holder)
+    return Table(Path(data).name, declared, labelled, own, holder)
 
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
     """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
-    content = read_content(path)
-    labelled = not isinstance(content, dict) or "label" in content
-    if isinstance(content, dict) and not labelled:
-        content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
-    return parse_schema(content, where=f"schema {path}"), labelled
+    return parse_any(read_content(path), where=f"schema {path}")
 
 
-def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> None:
+def _used(schema: Schema) -> tuple[str, ...]:
+    return (*schema.names, *schema.ids, schema.label, *([schema.unit] if schema.unit else []))
+
+
+def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> tuple[str, ...]:
+    """The columns that come out, in the file's order."""
     expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
     for name in expected:
         if name not in raw:
             raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
-    extra = [name for name in raw if name not in expected]
-    if extra:
-        raise UserError(f"Column '{extra[0]}' of {data} is not in the schema; declare it or drop it.")
-    if not raw[expected[0]]:
+    rows = len(raw[expected[0]])
+    if not rows:
         raise UserError(f"Expected records in {data}, got only a header.")
+    _check_size(data, rows, schema)
     for column in schema.columns:
         look = look_of(raw[column.name])
-        wrong = look == "empty" or (column.type == "numeric" and look in ("date", "text", "categorical"))
-        if wrong:
-            hint = HINTS.get(look, HINTS["text"])
-            raise UserError(f"Column '{column.name}' of {data} {hint}.")
+        plainly = column.type == "numeric" and column.decimal == "." and not column.thousands
+        if (look == "empty" and not column.may_miss) or (plainly and look in WRONG):
+            raise UserError(f"Column '{column.name}' of {data} {HINTS.get(look, HINTS['text'])}.")
+    return tuple(name for name in raw if name in (*expected, *schema.ids))
+
+
+def _check_size(data: str, rows: int, schema: Schema) -> None:
+    """Refuse, before anything is charged, a table that does not fit into memory once it is encoded."""
+    size = 4 * rows * schema.width
+    if size > MOST_BYTES:
+        widest = sorted(schema.columns, key=lambda column: -column.width)[:3]
+        told = ", ".join(f"'{column.name}' ({column.width:,} features)" for column in widest)
+        raise UserError(
+            f"{data} takes {size / 2**30:.0f} GB once it is encoded, at most {MOST_BYTES // 2**30} serve; coarsen or "
+            f"--drop the widest columns: {told}."
+        )
+
+
+def _tell(raw: Columns, schema: Schema, warn: Warn) -> None:
+    """What the owner should know of the values, and nobody else: those outside the bounds, columns of one value."""
+    clipped = sum(_outside(raw[column.name], column) for column in schema.columns if column.type == "numeric")
+    if clipped:
+        warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    constant = [name for name in schema.names if len({plain(cell) for cell in raw[name]}) == 1]
+    if constant:
+        warn(f"Columns with one value in all rows: {listed(constant)}; they say nothing, --drop leaves them out.")
 
 
 def _check_classes(data: str, y: torch.Tensor, schema: Schema, warn: Warn) -> None:
@@ -187,8 +235,8 @@ def _check_classes(data: str, y: torch.Tensor, schema: Schema, warn: Warn) -> No
 
 def _outside(values: list[Any], column: Column) -> int:
     low, high = column.bounds()
-    cells = (plain(v) for v in values if not is_missing(v))
-    return sum(not low <= number <= high for cell in cells if (number := number_of(cell)) is not None)
+    numbers = (number_of(v, column.decimal, column.thousands) for v in values if not is_missing(v))
+    return sum(not low <= number <= high for number in numbers if number is not None)
 
 
 def _declared_size(table: Table, records: int | None) -> int:
@@ -210,11 +258,16 @@ def _defaults(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"rate": 2.0**-halvings, "start": start, "balance": "noised"}
 
 
-def _decoded(table: Table, x: torch.Tensor, y: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
-    """Synthetic columns in the order of the original; ids of the unit are new numbers."""
-    found = table.schema.decode(x)
-    if table.labelled:
-        found[table.schema.label] = table.schema.decode_labels(y)
-    if table.schema.unit is not None:
-        found[table.schema.unit] = np.arange(1, len(x) + 1)
+def _drawn(table: Table, synthesizer: Synthesizer, rows: int, seed: int | None) -> dict[str, np.ndarray[Any, Any]]:
+    """Synthetic columns in the order of the original; ids are new numbers."""
+    x, y = (torch.from_numpy(part) for part in synthesizer.sample(spare(table.schema, rows), seed=seed))
+    key = Key.from_os() if seed is None else Key.seed(seed)
+    wanted = rows if table.schema.rows_column is not None else None
+    found = made_table(table.schema, x, y, key=key, rows=wanted, labelled=table.labelled)
     return {name: found[name] for name in table.order}
+
+
+def _refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
+    for path in paths:
+        if path.is_dir() or (not force and (path.exists() or path.is_symlink())):
+            raise UserError(f"'{path}' exists already; give --force to replace it, or another file with -o.")

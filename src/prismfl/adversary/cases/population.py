@@ -82,9 +82,9 @@ def _rows(scene: Scene, key: Key) -> Case[SeenClassifier | SeenRows, ClassMeans 
 def _hidden_columns(schema: Schema) -> tuple[HiddenColumn, ...]:
     found = []
     for column, block in schema.blocks():
-        if column.type != "numeric":
+        if not column.is_number:
             features = tuple(range(block.start, block.stop))
-            values = torch.tensor([[-1.0], [1.0]]) if column.type == "binary" else torch.eye(len(features))
+            values = torch.tensor([[-1.0], [1.0]]) if column.word == "b" else torch.eye(len(features))
             found.append(HiddenColumn(column.name, features, values))
     return tuple(found)
 

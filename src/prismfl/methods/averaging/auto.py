@@ -22,6 +22,7 @@ from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
 from prismfl.methods.averaging import fedavg
 from prismfl.methods.drowning import noise_share, warn_clients
+from prismfl.nets.classifier import IMAGE_MODELS
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 
@@ -41,16 +42,15 @@ def by_record(asked: Wanted, *, pooled: bool = False, proximal: bool = False) ->
     given, task = asked.given, asked.task
     rounds, steps = _schedule(given, pooled=pooled)
     total = rounds * steps
-    batch, sigma = _batch(asked, total)
-    if asked.free_model and task.model != (small := _quiet_model(asked, total)):
+    batch, sigma = batch_of(asked, total)
+    if asked.free_model and task.model != (small := quiet_model(asked, total)):
         found = by_record(
             replace(asked, task=replace(task, model=small), free_model=False), pooled=pooled, proximal=proximal
         )
-        line = f"model {small}: the noise would be long on the {weights(task)} weights of {task.model}"
-        return replace(found, words=(line, *found.words), model=small)
-    share = noise_share(_unsampled(asked, total), weights(task), steps=total, units=task.records, sites=task.asked)
-    way = _way(share, LONGEST)
-    lr, clip = _rate(given, way / total)
+        return replace(found, words=(words_for(task, small), *found.words), model=small)
+    share = noise_share(unsampled(asked, total), weights(task), steps=total, units=task.records, sites=task.asked)
+    way = way_of(share, LONGEST)
+    lr, clip = rate_of(given, way / total)
     chosen: dict[str, Any] = {"rounds": rounds, "steps": steps, "batch": batch, "clip": clip, "lr": lr}
     words = [
         f"rounds {rounds}, steps {steps}: "
@@ -73,7 +73,7 @@ def by_client(asked: Wanted) -> Chosen:
     share = noise_share(sigma, weights(asked.task), steps=most, units=clients)
     way = max(1.0, min(CLIENT_WAY, NOISE / share))
     rounds = int(given.get("rounds", max(1, min(ROUNDS, round(way / float(given.get("clip", 1.0)))))))
-    clip = float(given.get("clip", _rounded(way / rounds)))
+    clip = float(given.get("clip", rounded(way / rounds)))
     words = (
         f"rounds {rounds}, clip {clip:.3g}: the clients' updates come to {rounds * clip:.3g} in all, and the hub's "
         f"noise to {rounds * clip * share:.3g} on {weights(asked.task)} weights",
@@ -83,10 +83,14 @@ def by_client(asked: Wanted) -> Chosen:
 
 def record_advice(cfg: Any, task: Task) -> list[str]:
     """A smaller network, where the noise is long for this one."""
-    total, numbers = cfg.rounds * cfg.steps, weights(task)
     units = task.rate(cfg.batch) * task.records
-    share = noise_share(cfg.noise, numbers, steps=total, units=units, sites=task.asked)
-    fewer = weights(task, "logreg")
+    share = noise_share(cfg.noise, weights(task), steps=cfg.rounds * cfg.steps, units=units, sites=task.asked)
+    return loud(task, share)
+
+
+def loud(task: Task, share: float) -> list[str]:
+    """The smaller network's name, if the noise is long on this one."""
+    numbers, fewer = weights(task), weights(task, "logreg")
     if share <= LOUD or 2 * fewer > numbers:
         return []
     return [
@@ -106,14 +110,32 @@ def weights(task: Task, model: str | None = None) -> int:
     return sum(math.prod(shape) for _, shape in shapes.values())
 
 
-def _quiet_model(asked: Wanted, total: int) -> str:
-    """The task's network or, where the noise would be long on it, the largest of smaller ones on which it is not."""
+def quiet_model(asked: Wanted, total: int) -> str:
+    """The task's network or, where the noise would be long on it, the largest of smaller ones on which it is not.
+
+    A network that pools its maps to a single point learns slowly however little noise there is, so it gives way, too.
+    """
     task = asked.task
     for model in (task.model, "mlp", "logreg"):
+        if pools_away(replace(task, model=model)):
+            continue
         numbers = weights(task, model)
-        if noise_share(_unsampled(asked, total), numbers, steps=total, units=task.records, sites=task.asked) <= LOUD:
+        if noise_share(unsampled(asked, total), numbers, steps=total, units=task.records, sites=task.asked) <= LOUD:
             return model
     return "logreg"
+
+
+def pools_away(task: Task) -> bool:
+    """Whether nothing of an image's plane is left before the last layer of the task's network."""
+    least = IMAGE_MODELS.get(task.model.partition(":")[0], 1)
+    return task.kind == "image" and task.shape[1] < 2 * least
+
+
+def words_for(task: Task, small: str) -> str:
+    """Why another network than the task's was taken."""
+    if pools_away(task):
+        return f"model {small}: {task.model} pools images of {task.shape[1]} pixels to a single point"
+    return f"model {small}: the noise would be long on the {weights(task)} weights of {task.model}"
 
 
 def _schedule(given: Mapping[str, Any], *, pooled: bool) -> tuple[int, int]:
@@ -125,7 +147,7 @@ def _schedule(given: Mapping[str, Any], *, pooled: bool) -> tuple[int, int]:
     return rounds, int(given.get("steps", math.ceil(total / rounds)))
 
 
-def _batch(asked: Wanted, total: int) -> tuple[float, float]:
+def batch_of(asked: Wanted, total: int) -> tuple[float, float]:
     """The expected batch and the sigma that comes with it."""
     task = asked.task
 
@@ -144,7 +166,8 @@ def _batch(asked: Wanted, total: int) -> tuple[float, float]:
     return batch, found
 
 
-def _unsampled(asked: Wanted, total: int) -> float:
+def unsampled(asked: Wanted, total: int) -> float:
+    """Sigma of `total` answers about all records."""
     return account.calibrate(lambda s: asked.task.gaussian(s, times=total), asked.epsilon, asked.task.delta)
 
 
@@ -152,21 +175,23 @@ def _at_hub(sigma: float, rounds: int) -> Cost:
     return Cost.gaussian(sigma, times=rounds, unit="client", relation="add-remove")
 
 
-def _way(share: float, longest: float) -> float:
+def way_of(share: float, longest: float) -> float:
+    """How long all steps together may be, at this share of noise."""
     return min(longest, max(SHORTEST, NOISE / share))
 
 
-def _rate(given: Mapping[str, Any], length: float) -> tuple[float, float]:
+def rate_of(given: Mapping[str, Any], length: float) -> tuple[float, float]:
     """Rate and clip of steps of some length. A given pull of a proximal term must not throw a step beyond its start."""
     if "lr" in given:
         lr = float(given["lr"])
-        return lr, float(given.get("clip", _rounded(length / lr)))
+        return lr, float(given.get("clip", rounded(length / lr)))
     clip, mu = float(given.get("clip", CLIP)), float(given.get("mu", 0.0))
     lr = max(length / clip, 1e-6)
     if mu * lr > PULL and "clip" not in given:
-        lr, clip = PULL / mu, _rounded(length * mu / PULL)
-    return _rounded(lr), clip
+        lr, clip = PULL / mu, rounded(length * mu / PULL)
+    return rounded(lr), clip
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Three digits: nobody reads more."""
     return float(f"{value:.3g}")

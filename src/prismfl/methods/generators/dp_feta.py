@@ -20,6 +20,8 @@ images for one question; Adam instead of the paper's settings, without guidance.
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Literal, Self
 
 import torch
@@ -30,6 +32,7 @@ from prismfl.core.payloads import JsonDict, Payload, Statistics, Synthesizer, Sy
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
+from prismfl.methods.generators import auto
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
 from prismfl.methods.generators.images import COUNTS
@@ -317,8 +320,8 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 def advice(cfg: Config, task: Task) -> list[str]:
     """What the sampling rates mean for this many records, before anything is spent."""
-    found = []
-    if cfg.batch >= task.records:
+    found = auto.advice(cfg, task, sum(math.prod(size) for size in _network_shapes(cfg, task).values()))
+    if cfg.batch > task.records:
         found.append(f"batch {cfg.batch:g} takes in all of the {task.records} declared records: nothing is sampled.")
     if cfg.easy != "none" and cfg.query_rate * task.records < 20 * len(task.classes):
         found.append(
@@ -344,6 +347,7 @@ METHOD = Method(
     specs=specs,
     possible=possible,
     advice=advice,
+    auto=partial(auto.diffusion, central=True),
     kinds=("image",),
     tiny={
         "queries": 2, "query_rate": 0.5, "query_side": 4, "warm_steps": 2, "warm_batch": 4, "steps": 3, "batch": 8,

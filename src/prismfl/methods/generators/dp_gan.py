@@ -16,6 +16,7 @@ from pydantic import Field
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Synthesizer, SyntheticSet
 from prismfl.core.task import Task
+from prismfl.methods.generators import auto
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import gan
@@ -114,6 +115,12 @@ def shapes(cfg: Config, task: Task) -> Shapes:
     return generators.release_shapes(cfg, task, recipe(cfg, task).shapes())
 
 
+def advice(cfg: Config, task: Task) -> list[str]:
+    """Whether the discriminator learns anything but noise."""
+    judge = gan.build_discriminator(task.shape, len(task.classes), width=cfg.width, key=Key.seed(0))
+    return auto.advice(cfg, task, sum(p.numel() for p in judge.parameters()))
+
+
 METHOD = Method(
     name="dp-gan",
     summary="a GAN whose discriminator is trained with DP-SGD",
@@ -128,6 +135,8 @@ METHOD = Method(
     shapes=shapes,
     specs=specs,
     possible=possible,
+    advice=advice,
+    auto=auto.gan,
     kinds=("image",),
     tiny={"steps": 2, "batch": 8, "made_batch": 6, "latent": 2, "width": 2, "samples": 12, "train_steps": 3},
 )

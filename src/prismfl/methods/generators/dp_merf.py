@@ -24,6 +24,7 @@ from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Statistics, Synthesizer, SyntheticSet
 from prismfl.core.task import Task
 from prismfl.methods import robust
+from prismfl.methods.generators import auto
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import merf
@@ -184,6 +185,7 @@ METHOD = Method(
     shapes=shapes,
     specs=specs,
     possible=possible,
+    auto=auto.merf,
     kinds=("image",),
     tiny={
         "features": 40,

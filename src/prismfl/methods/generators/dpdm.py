@@ -8,11 +8,12 @@ What leaves: the averaged network and noisy class sizes, or images drawn from it
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
-from prismfl.methods.generators import dp_feta
+from prismfl.methods.generators import auto, dp_feta
 
 
 class Config(dp_feta.Config):
@@ -27,5 +28,6 @@ METHOD = dataclasses.replace(
     summary="DP-SGD of a diffusion model, without central images",
     paper="Dockhorn et al. 2023, arXiv:2210.09929",
     settings=Config,
+    auto=partial(auto.diffusion, central=False),
     tiny={k: v for k, v in dp_feta.METHOD.tiny.items() if not k.startswith(("query", "warm"))},
 )

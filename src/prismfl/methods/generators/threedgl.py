@@ -34,7 +34,7 @@ from prismfl.data.declared import declared_words
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.generators import synthesizers
+from prismfl.methods.generators import auto, synthesizers
 from prismfl.methods.generators.copula import Look, look
 from prismfl.methods.generators.moments import Queries
 from prismfl.methods.generators.synthesizers import Recipe, Training, draw, fit, merge
@@ -324,5 +324,6 @@ METHOD = Method(
     possible=possible,
     adopt=adopt,
     model_at="sites",
+    auto=auto.decoders,
     tiny={"queries": 4, "start": 2, "hidden": (8,), "latent": 2, "conv": 2, "candidates": (40, 80), "samples": 20},
 )

@@ -23,7 +23,7 @@ from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Loss, Params
 from prismfl.methods import robust
-from prismfl.methods.gradients import fedem, fedsgd
+from prismfl.methods.gradients import auto, fedem, fedsgd
 from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -93,5 +93,7 @@ METHOD = replace(
     client=client,
     plan=plan,
     possible=possible,
+    advice=auto.advice,
+    auto=auto.by_gradient,
     tiny={"rounds": 2, "batch": 8, "iterations": 2},
 )

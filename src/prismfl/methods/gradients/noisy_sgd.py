@@ -24,7 +24,7 @@ from prismfl.core.payloads import Gradient
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.gradients import fedem, fedsgd
+from prismfl.methods.gradients import auto, fedem, fedsgd
 from prismfl.nets.classifier import network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -148,4 +148,6 @@ LDP = replace(
     client=ldp_client,
     plan=ldp_plan,
     possible=ldp_possible,
+    advice=auto.advice,
+    auto=auto.by_gradient,
 )

@@ -23,7 +23,7 @@ from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.task import Task
 from prismfl.kernels.clipped_gradients import tame
 from prismfl.kernels.loss import Params
-from prismfl.methods.landscape import feddm
+from prismfl.methods.landscape import auto, feddm
 from prismfl.nets.classifier import Classifier, network
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
@@ -80,4 +80,6 @@ METHOD = replace(
     guarantee="site",
     client=client,
     plan=plan,
+    advice=auto.means_advice,
+    auto=auto.feddm,
 )

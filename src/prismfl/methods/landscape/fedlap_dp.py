@@ -32,7 +32,7 @@ from prismfl.core.payloads import SyntheticSet
 from prismfl.core.task import Task
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Loss, Params
-from prismfl.methods.landscape import fedlap, image_exchange
+from prismfl.methods.landscape import auto, fedlap, image_exchange
 from prismfl.methods.landscape.matching import Criterion, Matcher, walk
 from prismfl.nets.classifier import Classifier, cross_entropy_of_one, network
 from prismfl.nets.siamese import BehindView, View
@@ -122,7 +122,7 @@ def theorem_5_8(cfg: Config, task: Task) -> Cost:
 
 def advice(cfg: Config, task: Task) -> list[str]:
     """What is declared public, and the paper's figure beside ours where sites take part in turn."""
-    said = image_exchange.advice(cfg, task)
+    said = auto.advice(cfg, task)
     if task.participation < 1 and task.relation == "add-remove":
         ours, theirs = (account.epsilon_rdp(cost, task.delta) for cost in (plan(cfg, task), theorem_5_8(cfg, task)))
         said.append(
@@ -145,6 +145,7 @@ METHOD = replace(
     shapes=image_exchange.shapes,
     possible=image_exchange.possible,
     advice=advice,
+    auto=auto.fedlap,
     tiny={
         "rounds": 2, "images": 2, "paths": 2, "stops": 2, "batches": 2, "updates": 2, "batch": 8, "server_lr": 0.01,
         "image_lr": 1.0, "server_steps": 5,

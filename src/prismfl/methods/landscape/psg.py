@@ -19,8 +19,8 @@ from pydantic import Field
 
 from prismfl.core.method import DPSettings, Items, Site, State
 from prismfl.core.task import Task
-from prismfl.methods.landscape import dsc
-from prismfl.methods.landscape.image_exchange import advice, first_images, labels_of, sealed_images
+from prismfl.methods.landscape import auto, dsc
+from prismfl.methods.landscape.image_exchange import first_images, labels_of, sealed_images
 from prismfl.methods.landscape.matching import Matcher, Schedule, approximate
 from prismfl.nets.classifier import network
 from prismfl.privacy.cost import Cost
@@ -79,7 +79,8 @@ METHOD = replace(
     guarantee="site",
     client=client,
     plan=plan,
-    advice=advice,
+    advice=auto.advice,
+    auto=auto.psg,
     tiny={"images": 2, "networks": 2, "stops": 2, "updates": 2, "batch": 8, "image_lr": 1.0, "epochs": 2},
 )
 SITES = replace(METHOD, name="psg-sites", summary="PSG at every site, the server trains on all sets", pooled=False)

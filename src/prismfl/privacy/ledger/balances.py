@@ -114,6 +114,23 @@ class Balances:
     absorbed: dict[str, str] = field(default_factory=dict)
     runs: dict[tuple[str, str], Reserved] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
+    away: bool = False
+    """Whether the ledger was moved to another machine, and this is what was left behind."""
+    lost: int = 0
+    """How many entries were lost when a backup was restored."""
+    decided: set[str] = field(default_factory=set)
+    """Data sets whose cap the keeper has set by hand since then."""
+
+    def closed_because(self, dataset: str) -> str | None:
+        """Why nothing more may be spent on a data set, whatever its cap: in words, or None."""
+        if self.away:
+            return "this ledger was moved to another machine (`prismfl ledger move`) and goes on there."
+        if self.lost and self.resolve(dataset) not in {self.resolve(known) for known in self.decided}:
+            return (
+                f"{self.lost} entries of this ledger are lost, and what they cost is not known. Decide what may still "
+                f"be spent: prismfl ledger cap {self.resolve(dataset)} EPSILON."
+            )
+        return None
 
     def resolve(self, dataset: str) -> str:
         """The id of the data set that this one has become a part of, or its own."""
@@ -209,6 +226,8 @@ class Balances:
         elif entry.kind == "cap":
             target = self.datasets[body["dataset"]]
             target.cap, target.order = admission.cap_from_json(body["cap"]), None
+            if body.get("by_hand"):
+                self.decided.add(target.id)
         elif entry.kind == "reserve":
             plan = Cost.from_json(body["plan"])
             self.runs[body["run"], body["dataset"]] = Reserved(
@@ -233,7 +252,12 @@ class Balances:
                 run.open = run.open and run.name != body["run"]
             for release in self.releases_with_memory(body["run"]) if body.get("forget") else ():
                 self._change(release, memory=None)
-        elif entry.kind != "create":
+        elif entry.kind == "move":
+            self.away = True
+        elif entry.kind == "restore":
+            self.away, self.lost = False, self.lost + body["lost"]
+            self.decided = set() if body["lost"] else self.decided
+        elif entry.kind not in ("create", "head"):
             raise LedgerError(f"Entry {entry.seq} of the ledger was written by another version of prismfl.")
         self.entries.append(entry)
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from prismfl.errors import BudgetError, UserError
@@ -36,15 +36,18 @@ _FINGERPRINT = 8
 class Ledger:
     """See the module. Use `Ledger.open`; one object per process and thread."""
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True) -> None:
         self._state = Balances()
-        self._chain = Chain.open(path, create=create, reader=lambda entry: self._state.apply(entry))
+        self._chain = Chain.open(
+            path, create=create, reader=lambda entry: self._state.apply(entry), elsewhere=elsewhere
+        )
         self.path = self._chain.path
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True) -> Ledger:
-        """Opens and verifies the ledger at `path`, or makes a new one where there is neither ledger nor anchor."""
-        return cls(path, create=create)
+    def open(cls, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True) -> Ledger:
+        """Opens and verifies the ledger at `path`, or makes a new one where there is neither ledger nor anchor. A head
+        that is kept in a second place is compared as well, unless not `elsewhere` (see `care`)."""
+        return cls(path, create=create, elsewhere=elsewhere)
 
     def __enter__(self) -> Ledger:
         return self
@@ -112,15 +115,17 @@ class Ledger:
             return False
         return prints <= self._fingerprints(own)
 
-    def set_cap(self, dataset: str, cap: Cap | None) -> None:
-        """Changes a cap, on the record. Runs that are under way keep what they reserved."""
+    def set_cap(self, dataset: str, cap: Cap | None, *, by_hand: bool = False) -> None:
+        """Changes a cap, on the record. Runs that are under way keep what they reserved. After entries were lost, only
+        a cap that the keeper has set `by_hand` lets anything be spent."""
         with self._chain.transaction():
             target = self._state.dataset(dataset)
             if cap is not None:
                 for held in self._state.standing(target.id):
                     admission.check_terms(held, cap)
-            if cap != target.cap:
-                self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap)})
+            if cap != target.cap or (by_hand and self._state.closed_because(target.id)):
+                hand = {"by_hand": True} if by_hand else {}
+                self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap), **hand})
 
     def resolve(self, dataset: str) -> str:
         """The id under which a data set is known now: it may have become a part of another."""
@@ -147,6 +152,7 @@ class Ledger:
                         f"Run {run!r} has reserved another plan ({known.plan.describe()}); start a new run."
                     )
                 return
+            self._refuse_closed(target)
             rule, order = self._admit(run, target, plan)
             body = {"run": run, "dataset": target.id, "plan": plan.to_json(), "rule": rule}
             self._chain.append("reserve", {**body, "order": None if order is None else account.ORDERS[order]})
@@ -200,15 +206,15 @@ class Ledger:
                 self._chain.drop(f"memory/{earlier}")
         return payload
 
-    def approve(self, release_id: str) -> None:
-        """A person lets a held release go."""
-        self._decide(release_id, "approve", "made")
+    def approve(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """A person lets a held release go; `told` is what the entry says of it besides."""
+        self._decide(release_id, "approve", "made", told)
 
-    def deny(self, release_id: str) -> None:
+    def deny(self, release_id: str, told: Mapping[str, Any] = MappingProxyType({})) -> None:
         """A person keeps a held release back: it stays charged, and nothing of it is kept or enters anything later."""
-        self._decide(release_id, "deny", "denied")
+        self._decide(release_id, "deny", "denied", told)
 
-    def _decide(self, release_id: str, kind: str, after: str) -> None:
+    def _decide(self, release_id: str, kind: str, after: str, told: Mapping[str, Any]) -> None:
         with self._chain.transaction():
             charge = self._state.charge(release_id)
             if charge.status == after:
@@ -218,7 +224,7 @@ class Ledger:
             if kind == "deny":
                 self._chain.drop(f"payload/{release_id}")
                 self._chain.drop(f"memory/{release_id}")
-            self._chain.append(kind, {"release": release_id})
+            self._chain.append(kind, {**told, "release": release_id})
 
     def release(
         self, run: str, dataset: str, release_id: str, cost: Cost, payload: bytes, *, arrived: Iterable[str] = ()
@@ -258,6 +264,7 @@ class Ledger:
             raise BudgetError(f"Run {run!r} has reserved nothing on data set {target.id}; reserve its plan first.")
         if not reserved.open:
             raise BudgetError(f"Run {run!r} is closed; a new release needs a new run.")
+        self._refuse_closed(target)
         charged = reserved.charged_on(part)
         admission.check_within_plan(run, plan=reserved.plan, rule=reserved.rule, charged=charged, cost=cost)
         self._still_within_cap(run, target)
@@ -339,6 +346,11 @@ class Ledger:
             return sums[0]
         return Cost.zero(target.cap.unit, target.cap.relation) if target.cap else Cost.zero()
 
+    def held(self, dataset: str) -> list[Cost]:
+        """What runs hold of a data set's budget: an open run its whole plan, a closed one what it released."""
+        self._chain.refresh()
+        return self._state.standing(self._state.dataset(dataset).id)
+
     def total_so_far(self, dataset: str, delta: float) -> dict[str, Any]:
         """What a data set has paid over all its releases, in plain values: epsilon None means no guarantee."""
         charges, sums = self.charges(dataset=dataset), self._state.spent(self.resolve(dataset))
@@ -372,7 +384,24 @@ class Ledger:
                 self._chain.blob(f"payload/{release}", charge.digest)
         return len(self._state.entries)
 
+    # Care
+
+    @property
+    def chain(self) -> Chain:
+        """The file itself, for what is done with it as a whole (`care`)."""
+        return self._chain
+
+    def note(self, kind: str, body: dict[str, Any]) -> None:
+        """An entry about the ledger as a whole: that it was moved or restored."""
+        with self._chain.transaction():
+            self._chain.append(kind, body)
+
     # Inside
+
+    def _refuse_closed(self, target: Known) -> None:
+        why = self._state.closed_because(target.id)
+        if why is not None:
+            raise BudgetError(f"Refused: {why}")
 
     def _admit(self, run: str, target: Known, plan: Cost) -> tuple[Rule, int | None]:
         standing, declared = self._state.standing(target.id), self._state.declared(target.id)

@@ -20,7 +20,7 @@ def set_cap(path: Path, dataset: str, epsilon: float, delta: float | None = None
         new = Cap(epsilon, before if delta is None else delta)
         if terms is not None:
             new = Cap(new.epsilon, new.delta, terms.unit, terms.relation)
-        ledger.set_cap(status.dataset, new)
+        ledger.set_cap(status.dataset, new, by_hand=True)
         return _named(ledger.status(), status.dataset)
 
 

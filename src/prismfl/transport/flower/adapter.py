@@ -139,15 +139,26 @@ def _in_thread(call: Callable[[], T]) -> Future[T]:
 
 
 class GridPost:
-    """The transport of `conductor.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site."""
+    """The transport of `conductor.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site; as a
+    function it is asked again and again, so that a site that is revoked is nobody at once. `seen` hears who is there.
+    """
 
     def __init__(
-        self, grid: Grid, names: Mapping[bytes, str], *, refresh: float = 2.0, patience: float = CALL_SECONDS
+        self,
+        grid: Grid,
+        names: Mapping[bytes, str] | Callable[[], Mapping[bytes, str]],
+        *,
+        refresh: float = 2.0,
+        patience: float = CALL_SECONDS,
+        seen: Callable[[Iterable[str]], None] = lambda names: None,
     ) -> None:
-        self.grid, self.names, self.refresh = grid, names, refresh
+        self.grid, self.refresh, self.seen = grid, refresh, seen
+        self._known = names if callable(names) else lambda: names
+        self._secured = bool(self._known())
         self._calls = BoundedCalls(patience)
         self._tickets: dict[str, tuple[int, Request, float]] = {}
         self._places: dict[int, str | None] = {}
+        self._keys: dict[int, bytes] = {}
         self._seen = float("-inf")
 
     def places(self) -> Mapping[int, str | None]:
@@ -156,10 +167,13 @@ class GridPost:
             nodes = self._calls("nodes", self.grid.get_nodes)
             if nodes is None:
                 return self._places
-            known = {node.node_id: self.names.get(node.public_key) for node in nodes}
+            names = self._known()
+            self._keys |= {node.node_id: node.public_key for node in nodes}
+            known = {node.node_id: names.get(node.public_key) for node in nodes}
             # With enrolled keys, a node without one is nobody.
-            self._places = {place: name for place, name in known.items() if name is not None or not self.names}
+            self._places = {place: name for place, name in known.items() if name is not None or not self._secured}
             self._seen = time.monotonic()
+            self.seen(name for name in self._places.values() if name is not None)
         return self._places
 
     def send(self, place: int, request: Request) -> bool:
@@ -174,7 +188,9 @@ class GridPost:
         return True
 
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
-        """Replies that have arrived, each with its place and request; a request that has expired is given up."""
+        """Replies that have arrived, each with its place and request; a request that has expired is given up. What a
+        site that was revoked meanwhile has sent, or would send, is not read."""
+        yield from self._revoked()
         for name, (_, _, expires) in list(self._tickets.items()):
             # One by one: a reply that never becomes whole must not keep others waiting.
             replies = self._calls(name, partial(self.grid.pull_messages, [name])) or []
@@ -192,6 +208,14 @@ class GridPost:
                     yield place, request, Answer("code", code="forged-sender")
                 else:
                     yield place, request, read_answer(reply)
+
+    def _revoked(self) -> Iterator[tuple[int, Request, Answer]]:
+        names = self._known() if self._secured else {}
+        for name, (place, request, _) in list(self._tickets.items()):
+            if self._secured and place in self._keys and self._keys[place] not in names:
+                del self._tickets[name]
+                self._calls.forget(name)
+                yield place, request, Answer("code", code="revoked")
 
 
 def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:

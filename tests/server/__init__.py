@@ -1,0 +1,1 @@
+"""The server's folder, watched and cared for, without its processes."""

@@ -1,0 +1,110 @@
+"""A site whose disk is full, or that is killed while it computes: nothing is damaged, lost or charged twice."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prismfl.core.door import PrivateRecords
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.site.egress import EgressLog
+from tests.site.folders import make_site
+from tests.site.test_office import ask, description
+
+FULL = """
+import json, os, subprocess, sys
+from pathlib import Path
+root = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={sys.argv[2]}", "tmpfs", str(root)], check=True)
+from prismfl.errors import LedgerError
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.site.egress import EgressLog
+from prismfl.transport.post import Request
+from tests.site.folders import make_site
+from tests.site.test_office import ask, description
+office = make_site(root, "north", noise="operating-system")
+told = description(settings={"rounds": 4})
+first = ask(office, told, 0)
+filler, size = root / "filler", 2**20
+with filler.open("wb", buffering=0) as file:
+    while size:
+        try:
+            file.write(b"x" * size)
+        except OSError:
+            size //= 2
+codes = [office.answer(Request("hello", told)), ask(office, told, 1), office.answer(Request("finish", told, 4))]
+try:
+    Ledger.open(office.folder / "ledger.sqlite").shut()
+    opened = "opened"
+except LedgerError as error:
+    opened = error.code
+filler.unlink()
+ledger = Ledger.open(office.folder / "ledger.sqlite")
+during = [charge.release[-1] for charge in ledger.charges()]
+ledger.shut()
+after = [ask(office, told, round) for round in (0, 1, 2)]
+ledger = Ledger.open(office.folder / "ledger.sqlite")
+ledger.verify()
+sys.stdout.write(json.dumps({
+    "first": first.kind, "codes": [[a.kind, a.code, len(a.body)] for a in codes], "opened": opened, "during": during,
+    "after": [a.kind for a in after], "same": after[0].body == first.body, "egress": EgressLog(office.folder).verify(),
+    "charged": [charge.release[-1] for charge in ledger.charges()],
+    "log": (office.folder / "site.log").read_text(),
+}))
+"""
+
+
+@pytest.mark.processes
+def test_a_full_disk_is_refused_named_and_overcome(tmp_path: Path) -> None:
+    """A real file system of a few megabytes, filled to its last byte in mid-run."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-Urm", "true"], check=False).returncode:
+        pytest.skip("no mount name space of one's own")
+    command = [unshare, "-Urm", sys.executable, "-c", FULL, str(tmp_path), "3m"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["first"] == "release"
+    assert found["codes"][0] in (["ready", "", 0], ["code", "refused", 0])
+    assert found["codes"][1:] == [["code", "refused", 0], ["done", "", 0]], "one constant answer each"
+    assert found["opened"] in ("opened", "disk-full"), "a full disk is no damage"
+    assert "is full; free space there and go on" in found["log"]
+    assert found["during"] in (["0"], ["0", "1"])
+    if found["during"] == ["0"]:
+        assert found["after"] == ["release"] * 3, "nothing was charged for what was not computed"
+    assert found["after"][::2] == ["release", "release"]
+    assert found["same"], "what was released before is sent again, byte for byte"
+    assert len(found["charged"]) == len(set(found["charged"])) == 3
+    assert found["egress"] > 3
+
+
+def _killed_while_it_computes(root: Path) -> None:
+    def die(*args: object, **kwargs: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    PrivateRecords.noisy_gradient = die  # type: ignore[assignment, method-assign]
+    ask(make_site(root, "north"), description(), 0)
+
+
+def test_a_kill_while_a_site_computes_costs_that_round_and_no_other(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_killed_while_it_computes, args=(tmp_path,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    office = make_site(tmp_path, "north")
+    for _ in range(2):
+        answer = ask(office, description(), 0)
+        assert (answer.kind, answer.code) == ("code", "refused")
+    assert ask(office, description(), 1).kind == "release"
+    with Ledger.open(office.folder / "ledger.sqlite") as ledger:
+        ledger.verify()
+        assert [(charge.release[-1], charge.status) for charge in ledger.charges()] == [("0", "charged"), ("1", "made")]
+    assert [row["round"] for row in EgressLog(office.folder).rows() if row["what"] == "release"] == [1]
