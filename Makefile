@@ -61,7 +61,8 @@ wheel: $(VENV)/installed
 	$(PYTHON) -m venv "$$away/venv"; \
 	pip="$$away/venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt"; \
 	$$pip $(TORCH); $$pip dist/prismfl-*.whl; \
-	cd "$$away"; unset PYTHONPATH; venv/bin/prismfl demo; test -s runs/demo-*/report.html
+	cd "$$away"; unset PYTHONPATH; venv/bin/prismfl help own-data | grep -q '^# '; \
+	venv/bin/prismfl demo; test -s runs/demo-*/report.html
 
 reproduce-quick: $(VENV)/installed
 	@$(BIN)/python reproduce/fedlap/quick.py

@@ -1,4 +1,4 @@
-"""How long the command takes to answer: `prismfl --help`, beside an empty Python and beside `import torch`.
+"""How long the command takes to answer: help and a tiny run, beside an empty Python and beside `import torch`.
 
 python benchmarks/startup.py [--rounds 9]
 """
@@ -9,21 +9,28 @@ import argparse
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
-from alternate import alternated, children_cpu, save, say, table
+from alternate import alternated, children_cpu, ratio, save, say, table
 
+TINY = "run -m {} -d digits --model logreg --sites 2 --set rounds=1 --format json --out {{}}"
+PRIVATE = TINY.format("dp-fedavg -e 4 --set steps=2 --set tuning=fixed")
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "prismfl --help": ["-m", "prismfl", "--help"],
     "prismfl run --help": ["-m", "prismfl", "run", "--help"],
     "import torch": ["-c", "import torch"],
+    "a tiny run": ["-m", "prismfl", *TINY.format("fedavg --set epochs=1").split()],
+    "a tiny private run": ["-m", "prismfl", *PRIVATE.split()],
 }
 
 
 def start(arguments: list[str]) -> None:
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as folder:
+        told = [argument.format(f"{folder}/run") for argument in arguments]
+        subprocess.run([sys.executable, *told], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def imports_torch() -> bool:
@@ -40,7 +47,12 @@ def main() -> None:
     cpu = alternated(sides, rounds=rounds, clock=children_cpu)
     wall = alternated(sides, rounds=rounds, clock=time.perf_counter)
     rows: list[dict[str, Any]] = [
-        {"command": name, "CPU s": statistics.median(cpu[name]), "wall s": statistics.median(wall[name])}
+        {
+            "command": name,
+            "CPU s": statistics.median(cpu[name]),
+            "wall s": statistics.median(wall[name]),
+            "wall to import torch": ratio(wall, name, "import torch"),
+        }
         for name in COMMANDS
     ]
     save("startup", {"rounds": rounds, "help imports torch": imports_torch(), "rows": rows})

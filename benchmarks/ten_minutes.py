@@ -1,9 +1,9 @@
 """Follows the two tutorials literally in a fresh environment, from `pip install` to the report, and times each step.
 
 The commands are read from docs/tutorials/images.md and table.md: every fenced block without a language (the lines that
-are
-commands), every TOML block (written to the file that the text before it names) and every Python block. The scripts of
-the pages draw their data with another seed (`--seed`), so that the records are none that the project has seen.
+are commands), every TOML block (written to the file that the text before it names) and every Python block. Each page
+begins in the folder of the sources. The scripts of the pages draw their data with another seed (`--seed`), so that the
+records are none that the project has seen.
 """
 
 from __future__ import annotations
@@ -70,11 +70,14 @@ def follow(folder: Path, seed: int) -> list[dict[str, object]]:
     """Every step in a copy of the sources; ends at the first that fails."""
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", "HEAD"], check=True, capture_output=True).stdout
     subprocess.run(["tar", "x", "-C", str(folder)], input=archive, check=True)
-    state, rows = [". .venv/bin/activate", "unset PYTHONPATH PRISMFL_TUNING"], []
+    begin, rows = [". .venv/bin/activate", "unset PYTHONPATH PRISMFL_TUNING"], []
     steps = [Step("images", f"{sys.executable} -m venv .venv"), Step("images", TORCH)]
+    page, state, place = "", begin, folder
     for step in [*steps, *(step for page in PAGES for step in steps_of(page, seed))]:
+        if step.page != page:
+            page, state, place = step.page, [*begin], folder
         if step.file is not None:
-            (folder / step.file).write_text(step.text)
+            (place / step.file).write_text(step.text)
         if not step.command:
             continue
         started, before = time.monotonic(), state if (folder / ".venv").exists() else []
@@ -87,7 +90,9 @@ def follow(folder: Path, seed: int) -> list[dict[str, object]]:
         if done.returncode:
             raise SystemExit(f"It failed:\n{done.stdout}{done.stderr}")
         if step.command.startswith(STAYS):
-            state.append(step.command.replace("$PWD", str(folder)))
+            state.append(step.command.replace("$PWD", str(place)))
+        if step.command.startswith("cd "):
+            place /= step.command.removeprefix("cd ")
     return rows
 
 

@@ -75,7 +75,6 @@ transport/faults
 transport/flower/adapter
 transport/flower/children
 transport/flower/guard
-transport/in_process
 transport/inbox
 transport/post
 """

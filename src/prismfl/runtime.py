@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import platform
 import resource
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from prismfl.errors import UserError
 from prismfl.version import __version__
@@ -27,6 +29,39 @@ def tune(threads: int = 1) -> None:
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(M_TOP_PAD, 64 * 1024 * 1024)
+
+
+def physical_cores() -> int:
+    """The physical cores that this process may use: two threads of one core are one."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = set()
+    for cpu in allowed:
+        try:
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            cores.add(str(cpu))
+    quota = _numbers("/sys/fs/cgroup/cpu.max")
+    return max(1, min(len(cores), math.ceil(quota[0] / quota[1]) if len(quota) == 2 else len(cores)))
+
+
+def memory_left() -> int:
+    """Bytes that this process and its children may still take: what is free, and what the control group leaves."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    most, now = _numbers("/sys/fs/cgroup/memory.max"), _numbers("/sys/fs/cgroup/memory.current")
+    return max(0, min(free, most[0] - now[0]) if most and now else free)
+
+
+def _numbers(path: str) -> list[int]:
+    """The numbers in a file of the system; none where there is no such file, or it says "max"."""
+    try:
+        return [int(word) for word in Path(path).read_text().split()]
+    except (OSError, ValueError):
+        return []
 
 
 def allow_open_files(wanted: int, what: str) -> None:

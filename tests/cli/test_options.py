@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from prismfl.cli.options import data_keys
 from tests.cli.command import invoke, refused
 
 NAMES = ("--schema", "--label", "--classes", "--records", "--unit", "--image-size", "--channels")
+SITE = tuple(name for name in NAMES if name != "--records")  # a site's number of records is never asked
 
 
 def test_options_stand_for_keys() -> None:
@@ -18,15 +20,26 @@ def test_options_stand_for_keys() -> None:
     assert data_keys({"classes": []})["classes"] is None
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "sweep"])
-def test_every_command_that_takes_data_has_them(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        *((command, NAMES) for command in ("run", "plan", "sweep", "new", "synth", "partition")),
+        ("schema", ("--label", "--unit")),
+        ("predict", ("--label",)),
+        ("site init", SITE),
+    ],
+)
+def test_every_command_that_takes_data_has_them(command: str, names: tuple[str, ...]) -> None:
+    """The same names, and each says its default."""
     from typer.main import get_command
 
     from prismfl.cli.main import app
 
-    known = get_command(app).commands[command].params  # type: ignore[attr-defined]
-    told = {name: one.help for one in known for name in one.opts if name in NAMES}
-    assert set(told) == set(NAMES)
+    found: Any = get_command(app)
+    for part in command.split():
+        found = found.commands[part]
+    told = {name: one.help for one in found.params for name in one.opts if name in NAMES}
+    assert set(told) == set(names)
     assert all("default" in words for words in told.values())
 
 

@@ -143,7 +143,7 @@ def test_unit_and_natural_ids_are_in_one_form(tmp_path: Path) -> None:
         (
             {"x": np.zeros((1, 1)), "y": np.array([5])},
             {},
-            "Label 5 in row 1 of y of PATH is outside 0 to 1.",
+            "Label 5 in row 1 of y of PATH is outside 0 to 1; mend it or --classes.",
         ),
         (
             {"x": np.zeros((1, 0)), "y": np.zeros(1, dtype=np.int64)},

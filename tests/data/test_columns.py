@@ -83,10 +83,18 @@ def test_packed_text_longer_than_the_limit_is_not_unpacked_whole(tmp_path: Path)
     [
         ("", "Expected a header line in PATH, got an empty file."),
         ("\n\n", "Expected a header line in PATH, got an empty file."),
-        ("a,a\n1,2\n", "Expected distinct column names in PATH, got 'a' twice."),
+        ("a,a\n1,2\n", "Expected distinct column names in PATH, got 'a' twice; rename one in the header."),
         ("a,b\n1\n", "Expected 2 values in row 1 of PATH, got 1."),
         ("a,b\n1,2\n1,2,3\n", "Expected 2 values in row 2 of PATH, got 3."),
-        (b"a,b\n\xff,2\n", "Expected UTF-8 text in PATH; it is damaged or in another encoding."),
+        (
+            b"a,b\n\xff,2\n",
+            "Expected UTF-8 text in PATH; it looks like WINDOWS-1252. Turn it: iconv -f WINDOWS-1252 -t UTF-8 PATH > "
+            "utf8.csv",
+        ),
+        (
+            "a,b\n1,2\n".encode("utf-16"),
+            "Expected UTF-8 text in PATH; it looks like UTF-16. Turn it: iconv -f UTF-16 -t UTF-8 PATH > utf8.csv",
+        ),
     ],
 )
 def test_what_is_refused(text: str | bytes, line: str, tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ def test_what_is_refused(text: str | bytes, line: str, tmp_path: Path) -> None:
 def test_damaged_packing_is_refused(tmp_path: Path) -> None:
     refused(
         written(tmp_path / "t.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-6]),
-        "Expected UTF-8 text in PATH; it is damaged or in another encoding.",
+        "Cannot unpack PATH: it is damaged; pack it anew, or give it unpacked.",
     )
 
 
@@ -108,7 +116,10 @@ def test_too_many_columns_are_refused(tmp_path: Path) -> None:
 def test_too_many_cells_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MOST_CELLS", 4)
     assert read_columns(written(tmp_path / "t.csv", "a,b\n1,2\n3,4\n"))["a"] == ["1", "3"]
-    refused(written(tmp_path / "t.csv", "a,b\n1,2\n3,4\n5,6\n"), "Expected at most 4 cells in PATH, got more.")
+    refused(
+        written(tmp_path / "t.csv", "a,b\n1,2\n3,4\n5,6\n"),
+        "Expected at most 4 cells in PATH, got more; give a smaller file (--data).",
+    )
 
 
 @pytest.mark.parametrize(

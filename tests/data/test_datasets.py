@@ -92,7 +92,7 @@ def test_subset_is_stratified_repeatable_and_leaves_the_test_part() -> None:
 
 
 def test_subset_out_of_range() -> None:
-    with pytest.raises(UserError, match=r"Expected 1 <= subset <= 4000 for data 'mnist-5k', got 4001\."):
+    with pytest.raises(UserError, match=r"Expected 1 <= subset <= 4000 \(key: subset\) for data 'mnist-5k', got 4001"):
         load("mnist-5k", subset=4001)
 
 
@@ -106,7 +106,7 @@ def test_stratified_is_disjoint_exhaustive_and_proportional() -> None:
 
 
 def test_unknown_name_has_the_nearest_one() -> None:
-    with pytest.raises(UserError, match=r"Unknown data 'mnist5k'; did you mean 'mnist-5k'\?"):
+    with pytest.raises(UserError, match=r"Unknown data 'mnist5k' \(--data\); did you mean 'mnist-5k'\?"):
         load("mnist5k")
 
 

@@ -70,7 +70,7 @@ def test_every_kind_of_picture_is_read_in_both_channels(mode: str, tmp_path: Pat
     path = saved(tmp_path / name, Image.fromarray(NOISE).convert(mode))
     shown = np.asarray(open_picture(path).convert("RGB"))
     for channels in (1, 3):
-        found, mark = decoded(path, (3, 3), channels)
+        found, mark, _ = decoded(path, (3, 3), channels)
         assert found.dtype == np.uint8
         assert found.shape == (channels, 3, 3)
         assert mark == picture_print(shown)

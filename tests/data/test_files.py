@@ -134,7 +134,7 @@ def test_bad_tables(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv")
     refused(r"nothing", tmp_path / "none.csv", schema=SCHEMA)
     refused(r"Expected a label column for .*give --label .*one of age, sex, ill", path, classes=["no", "yes"])
-    refused(r"Expected label column 'sick' in .*got columns age, sex, ill, patient, clinic", path, label="sick")
+    refused(r"Expected label column 'sick' \(--label\) in .*got columns age, sex, ill, patient", path, label="sick")
     refused(r"Expected declared classes for label 'ill'.*never taken from the data", path, label="ill")
     refused(r"Expected declared columns for .* give --schema", path, label="ill", classes=["no", "yes"])
     refused(
@@ -144,7 +144,7 @@ def test_bad_tables(tmp_path: Path) -> None:
         classes=["no", "maybe"],
     )
     refused(r"Expected unit column 'person'", path, schema=SCHEMA, unit="person")
-    refused(r"Expected 0 <= test_fraction < 1, got 1", path, schema=SCHEMA, test_fraction=1)
+    refused(r"Expected 0 <= test_fraction < 1 \(--test\), got 1", path, schema=SCHEMA, test_fraction=1)
     (tmp_path / "nan.csv").write_text("age,sex,ill\n1,f,no\nnan,m,yes\n")
     refused(r"nan\.csv: Empty or NaN cell in column 'age', row 2", tmp_path / "nan.csv", schema=SCHEMA)
     (tmp_path / "ragged.csv").write_text("age,sex,ill\n1,f,no\n2,m\n")

@@ -155,7 +155,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 
 def test_on_a_site_everything_is_declared(root: Path) -> None:
-    line = "Expected declared classes, image_size and channels for ROOT; none is taken from the data."
+    line = "Expected the keys classes, image_size and channels for ROOT; none is taken from the data."
     with pytest.raises(UserError) as error:
         read(root, lenient=True, classes=("cat", "dog"), size=4)
     assert str(error.value) == line.replace("ROOT", str(root))

@@ -37,7 +37,9 @@ def test_what_is_seen_to_differ_differs() -> None:
 
 @pytest.mark.parametrize("value", [2.0**53, -(2.0**60), 1.5, np.float32(2**24), np.float16(4096), float("inf")])
 def test_floats_that_may_stand_for_several_people_are_refused(value: float) -> None:
-    with pytest.raises(UserError, match=r"Id column 'patient', row 2: Expected whole numbers .* save the ids as text"):
+    with pytest.raises(
+        UserError, match=r"Id column 'patient', row 2: Expected whole .* save the ids \(--unit\) as text"
+    ):
         unit_codes([1.0, value], "patient")
 
 

@@ -64,7 +64,7 @@ BAD: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("Expected a pair (X, y) as site 1, got ndarray.", GOOD[0], {}),
     ("as many labels as records in site 1", (GOOD[0], GOOD[1][:-1]), {}),
     ("give y.astype(int)", (GOOD[0], GOOD[1].astype(float)), {}),
-    ("Label 2 in row 1 of y of site 1 is outside 0 to 1.", (GOOD[0], GOOD[1] * 0 + 2), {}),
+    ("Label 2 in row 1 of y of site 1 is outside 0 to 1; mend it or --classes.", (GOOD[0], GOOD[1] * 0 + 2), {}),
     ("Label 'maybe' in row 1 is not one of the declared classes", (GOOD[0], ["maybe"] * 30), {}),
     ("Expected declared bounds for the columns of site 1", (ROWS, [0, 1, 0, 1]), {}),
     ("row 1, column 1", (ROWS * np.nan, [0, 1, 0, 1]), {"bounds": (0.0, 1.0)}),

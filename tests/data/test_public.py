@@ -52,10 +52,10 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("proceduralx", r"Unknown public images 'proceduralx'; did you mean 'procedural'\?"),
-        ("breast-cancer", r"Expected images as public data, got the table 'breast-cancer'"),
+        ("proceduralx", r"Unknown public images 'proceduralx' \(--public\); did you mean 'procedural'\?"),
+        ("breast-cancer", r"Expected images as --public, got the table 'breast-cancer'"),
         ("digits", r"Expected 2000 public images, but 'digits' has only 1437; ask for fewer or use procedural"),
-        (Path("/nowhere"), r"Expected a folder of public images at /nowhere"),
+        (Path("/nowhere"), r"Expected a folder of public images \(--public\) at /nowhere"),
     ],
 )
 def test_bad_public_images(name: str | Path, message: str) -> None:

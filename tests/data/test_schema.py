@@ -62,7 +62,9 @@ def test_encoding_does_not_depend_on_the_other_records() -> None:
 def test_labels_match_as_text_whatever_their_type() -> None:
     for values in (["1", "0"], [1, 0], np.array([1.0, 0.0])):
         assert SCHEMA.encode_labels(values).tolist() == [1, 0]
-    with pytest.raises(UserError, match=r"^Label '2' in row 2 is not one of the declared classes \(0, 1\)\.$"):
+    with pytest.raises(
+        UserError, match=r"^Label '2' in row 2 is not one of the declared classes \(0, 1\); mend it or --classes\.$"
+    ):
         SCHEMA.encode_labels([0, 2])
 
 

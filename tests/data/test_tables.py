@@ -103,7 +103,7 @@ def test_prints_are_of_a_record_and_not_of_its_label_or_place(tmp_path: Path) ->
         (
             TEXT,
             {"roles": Roles(unit="person")},
-            "Expected unit column 'person' in PATH, got columns age, sex, ill, patient, clinic, part.",
+            "Expected unit column 'person' (--unit) in PATH, got columns age, sex, ill, patient, clinic, part.",
         ),
         ("age,ill\n1,no\n", {}, "Expected column 'sex' of the schema in PATH, got columns age, ill."),
         ("age,sex,ill\n", {}, "Expected records in PATH, got only a header."),
@@ -127,7 +127,7 @@ def test_prints_are_of_a_record_and_not_of_its_label_or_place(tmp_path: Path) ->
         (
             "age,sex,ill\n1,f,maybe\n",
             {},
-            "PATH: Label 'maybe' in row 1 is not one of the declared classes (no, yes).",
+            "PATH: Label 'maybe' in row 1 is not one of the declared classes (no, yes); mend it or --classes.",
         ),
         (
             "age,sex,ill\n1,x,no\n",

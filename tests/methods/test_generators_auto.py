@@ -10,7 +10,7 @@ import pytest
 from prismfl.core.method import Wanted
 from prismfl.core.task import Task
 from prismfl.methods import METHODS
-from prismfl.methods.generators import auto
+from prismfl.methods.generators import auto, images
 
 GROWS = {
     "dp-merf": ("features", "steps", "samples"),
@@ -46,7 +46,7 @@ def test_more_noise_never_makes_a_larger_plan(name: str) -> None:
 @pytest.mark.parametrize("name", GROWS)
 def test_many_records_get_as_many_steps_as_few_ones_would_drown_in(name: str) -> None:
     cfg = choose(name, replace(TASK, records=10_000_000))
-    plain = METHODS[name].settings()
+    plain: Any = METHODS[name].settings()
     if name == "dp-merf":
         assert cfg.features == plain.features
     if name in ("3dgl", "ddp-vae"):
@@ -58,6 +58,12 @@ def test_features_of_dp_merf_stop_where_a_feature_is_as_long_as_its_noise() -> N
     sigma = auto._sigma(wanted)
     clear = 5**0.5 * 80 / sigma
     assert choose("dp-merf", wanted.task).features == pytest.approx(clear**2, abs=2)
+
+
+def test_sizes_of_dp_merf_stand_out_of_their_noise_where_records_are_few() -> None:
+    cfg = choose("dp-merf").model_copy(update={"sigma": auto._sigma(Wanted({}, TASK, 1.0))})
+    assert images.CLEAR * cfg.count_noise * 5**0.5 < 5 * 28.7
+    assert choose("dp-merf", replace(TASK, records=100_000)).share_count == 0.02
 
 
 @pytest.mark.parametrize("name", GROWS)

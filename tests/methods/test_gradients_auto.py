@@ -11,6 +11,7 @@ import pytest
 from prismfl.core.method import Wanted
 from prismfl.core.task import Task
 from prismfl.methods import METHODS
+from prismfl.methods.averaging.auto import LONGEST
 from prismfl.methods.gradients import auto
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig
@@ -41,7 +42,7 @@ def test_more_noise_never_means_a_longer_way(name: str) -> None:
 
 def test_a_rate_that_falls_along_a_cosine_goes_half_as_far() -> None:
     many = replace(TASK, records=100_000)
-    assert way(choose("ldp-fedsgd", many, 8.0)) == pytest.approx(2 * auto.auto.LONGEST, rel=0.02)
+    assert way(choose("ldp-fedsgd", many, 8.0)) == pytest.approx(2 * LONGEST, rel=0.02)
 
 
 def test_adam_keeps_its_own_rate_where_it_is_given() -> None:
@@ -73,7 +74,7 @@ def test_a_drowned_run_says_so_and_a_clear_one_does_not(name: str) -> None:
 
 
 def test_laplace_noise_drowns_sooner() -> None:
-    settings = METHODS["ldp-fedsgd"].settings
+    settings: Any = METHODS["ldp-fedsgd"].settings
     facts = {"rounds": 10, "batch": 287.0, "sigma": 5.0}
     assert auto.advice(settings(**facts, kind="laplace"), TASK)
     assert not auto.advice(settings(**facts), TASK)

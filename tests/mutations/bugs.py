@@ -23,10 +23,11 @@ from prismfl.methods import METHODS
 from prismfl.methods.averaging import dp_fedavg
 from prismfl.privacy import account, mechanisms
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.ledger.balances import Balances
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.chain import Chain
 from prismfl.rng import Key, NoiseStream
-from prismfl.runs import planning, result, simulate
+from prismfl.runs import planning, simulate
 from prismfl.runs.config import RunConfig
 from prismfl.site.office import Office
 from tests.core import test_door as door_tests
@@ -224,10 +225,10 @@ BUGS = [
     ),
     Bug(
         "account reset every round",
-        result,
-        "charged",
-        "for charge in ledger.charges(run=job.run)",
-        "for charge in ledger.charges(run=job.run)[-1:]",
+        Balances,
+        "_apply_charge",
+        "run.charged_on(part) + cost",
+        "cost",
         total_epsilon,
     ),
     Bug(

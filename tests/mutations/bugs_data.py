@@ -11,7 +11,7 @@ import pytest
 from prismfl.data import Schema, archive, columns, ids, made, owners, prints, schema_file
 from prismfl.data import files as own_files
 from prismfl.files import bounded as files
-from prismfl.runs import planning
+from prismfl.runs import planning, setting_up
 from tests.data import test_facts as facts_tests
 from tests.data import test_files as file_tests
 from tests.data import test_ids as id_tests
@@ -22,6 +22,7 @@ from tests.data import test_schema as schema_tests
 from tests.hostile import test_facts as bad_tests
 from tests.laws import test_neighbours as neighbours
 from tests.mutations.planting import Bug, Check
+from tests.runs import test_setting_up as setting_up_tests
 
 
 def at(test: object, *arguments: object) -> Check:
@@ -41,6 +42,14 @@ def plain(test: object, *arguments: object) -> Check:
 one_less = neighbours.test_one_less_in_the_file_is_that_one_less_at_its_site
 
 BUGS = [
+    Bug(
+        "a set-up looks at records unasked",
+        setting_up,
+        "set_up",
+        'unit=None if unit == "record" else unit) if allowed else',
+        'unit=None if unit == "record" else unit) if True else',
+        at(setting_up_tests.test_no_record_is_opened_unless_it_is_allowed),
+    ),
     Bug(
         "a missing number is taken for the middle of its bounds",
         Schema,
@@ -204,7 +213,7 @@ BUGS = [
     Bug(
         "an array header is believed",
         archive,
-        "_array",
+        "_form",
         "> info.file_size",
         "> 2**70",
         at(limit_tests.test_a_lying_array_header_is_refused_before_room_is_made, limit_tests.header((2**40, 2))),

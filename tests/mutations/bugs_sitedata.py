@@ -49,8 +49,8 @@ BUGS = [
         "one byte that is no text spoils the file",
         columns,
         "_text",
-        '"surrogateescape" if lenient else "strict"',
-        '"strict"',
+        "if lenient else _decoded",
+        "if False else _decoded",
         at(alone, "csv: not UTF-8"),
     ),
     Bug(
@@ -65,8 +65,8 @@ BUGS = [
         "one text makes all labels names",
         arrays,
         "labels",
-        "if faults.lenient and counted else flat",
-        "if False else flat",
+        "faults.lenient or flat",
+        "flat",
         at(alone, "npz table: label as text"),
     ),
     Bug(

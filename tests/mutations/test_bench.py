@@ -20,6 +20,7 @@ from tests.mutations import (
     bugs_parsers,
     bugs_report,
     bugs_robust,
+    bugs_scale,
     bugs_sitedata,
     bugs_sums,
 )
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.bench
 
 PARTS = (
     bugs, bugs_adversary, bugs_cost, bugs_data, bugs_draws, bugs_filter, bugs_hostile, bugs_kernels, bugs_operate,
-    bugs_parsers, bugs_report, bugs_robust, bugs_sitedata, bugs_sums,
+    bugs_parsers, bugs_report, bugs_robust, bugs_scale, bugs_sitedata, bugs_sums,
 )  # fmt: skip
 BUGS = [bug for part in PARTS for bug in part.BUGS]
 

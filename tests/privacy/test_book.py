@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.errors import BudgetError, UserError
+from prismfl.errors import BudgetError, LedgerError, UserError
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.admission import Cap
 from prismfl.privacy.ledger.book import Ledger
@@ -58,6 +58,68 @@ def test_what_has_arrived_is_not_made_again(ledger: Ledger, data: str) -> None:
     assert sum(entry.kind == "confirm" for entry in ledger.history()) == 1
     with pytest.raises(BudgetError, match="that is final"):
         ledger.fill(name, b"other")
+
+
+def test_a_simulations_release_need_not_be_kept_and_is_made_again_only_as_it_was(ledger: Ledger, data: str) -> None:
+    ledger.charge("run", data, "run/north/0", ONE)
+    assert ledger.fill("run/north/0", b"numbers", b"memory", keep=False) == b"numbers"
+    assert ledger.outbox("run/north/0") is None
+    assert ledger.remembered("run", "north", before=1) == b"memory"
+    (charge,) = ledger.charges()
+    assert (charge.status, charge.confirmed, charge.size) == ("made", True, 7)
+    assert ledger.made_again("run/north/0", b"numbers") == b"numbers"
+    with pytest.raises(BudgetError, match="other content"):
+        ledger.made_again("run/north/0", b"others")
+    ledger.charge("run", data, "run/north/1", ONE)
+    with pytest.raises(BudgetError, match="is charged"):
+        ledger.made_again("run/north/1", b"numbers")
+    assert ledger.verify() == len(ledger.history())
+
+
+def test_several_arrive_in_one_transaction(ledger: Ledger, data: str) -> None:
+    names = [charged(ledger, data, round) for round in range(3)]
+    assert ledger.waiting("run", "north", before=2) == names[:2]
+    assert ledger.waiting("run", "south", before=2) == []
+    ledger.confirm(*names)
+    assert ledger.waiting("run", "north", before=3) == []
+    assert [entry.body["release"] for entry in ledger.history() if entry.kind == "confirm"] == names
+    assert ledger.verify() == len(ledger.history())
+    with Ledger.open(ledger.path) as other:
+        assert other.history() == ledger.history()
+
+
+def test_what_a_run_was_charged_is_told_for_each_part(ledger: Ledger, data: str) -> None:
+    for round, part in enumerate(("a", "b", "a")):
+        ledger.charge("run", data, f"run/{part}/{round}", ONE, part=part)
+    assert ledger.charged("run") == {"a": ONE * 2, "b": ONE}
+    assert ledger.charged("other") == {}
+
+
+def test_a_ledger_that_was_shut_opens_when_it_is_used_and_sees_what_others_wrote(ledger: Ledger, data: str) -> None:
+    charged(ledger, data, 0)
+    ledger.shut()
+    ledger.shut()
+    with Ledger.open(ledger.path) as other:
+        charged(other, data, 1)
+    assert [charge.release for charge in ledger.charges()] == ["run/north/0", "run/north/1"]
+    ledger.shut()
+    ledger.path.unlink()
+    with pytest.raises(LedgerError, match="is missing"):
+        ledger.charges()
+    assert not ledger.path.exists(), "a lost ledger is not begun anew"
+
+
+def test_a_ledger_that_does_not_wait_for_the_disk_is_whole_and_gives_room_back(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "a.sqlite", lasting=False) as ledger:
+        made = ledger.dataset("a", records=[b"1"])
+        ledger.reserve("run", made, ONE)
+        ledger.charge("run", made, "run/north/0", ONE)
+        ledger.fill("run/north/0", bytes(1_000_000))
+        ledger.confirm("run/north/0")
+        ledger.shrink()
+    assert (tmp_path / "a.sqlite").stat().st_size < 100_000
+    with Ledger.open(tmp_path / "a.sqlite") as ledger:
+        assert ledger.verify() == 6
 
 
 def test_what_was_only_charged_cannot_arrive(ledger: Ledger, data: str) -> None:

@@ -120,12 +120,12 @@ def test_good_values_become_a_config() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"epsilon": 0.0}, "Expected epsilon > 0, got 0.0."),
-        ({"epsilon": float("inf")}, "Expected epsilon > 0, got inf."),
-        ({"epsilon": 1.0, "settings": {"sigma": 2.0}}, "Give epsilon or sigma, not both (got 1.0 and 2.0)."),
-        ({"delta": 0.0}, "Expected delta in (0, 1), got 0.0."),
-        ({"delta": 1.0}, "Expected delta in (0, 1), got 1.0."),
-        ({"cap": -1.0}, "Expected cap > 0, got -1.0."),
+        ({"epsilon": 0.0}, "Expected epsilon > 0 (--epsilon), got 0.0."),
+        ({"epsilon": float("inf")}, "Expected epsilon > 0 (--epsilon), got inf."),
+        ({"epsilon": 1.0, "settings": {"sigma": 2.0}}, "Give --epsilon or sigma, not both (got 1.0 and 2.0)."),
+        ({"delta": 0.0}, "Expected delta in (0, 1) (--delta), got 0.0."),
+        ({"delta": 1.0}, "Expected delta in (0, 1) (--delta), got 1.0."),
+        ({"cap": -1.0}, "Expected cap > 0 (--cap), got -1.0."),
     ],
 )
 def test_what_cannot_be_is_refused(values: dict[str, Any], line: str) -> None:

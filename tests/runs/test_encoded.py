@@ -61,7 +61,7 @@ def test_the_ledger_knows_the_pictures(tmp_path: Path) -> None:
     """One picture of a site, under another name, is that site's data: it has paid already."""
     simulate.run(config_of(tmp_path / "run"))
     plain = records.shown_records(load("digits", subset=100), reopen(tmp_path / "run").parts[0])
-    with Ledger.open(tmp_path / "run" / "ledger" / "site-0.sqlite", create=False) as ledger:
+    with Ledger.open(tmp_path / "run" / "ledger" / "ledger.sqlite", create=False) as ledger:
         known = ledger.charges()[0].dataset
         assert ledger.dataset("elsewhere", records=records.raw_records(plain)[:1]) == known
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,16 +48,18 @@ def opened(name: str, folder: Path, *, own: bool = False, parts: Sequence[np.nda
     return job, open_hosts(job, config, dataset(own=own), list(parts), folder=folder)
 
 
-def test_each_site_has_its_records_and_a_ledger_with_the_plan(tmp_path: Path) -> None:
+def test_each_site_has_its_records_and_its_part_of_a_ledger_with_the_plan(tmp_path: Path) -> None:
     job, (hosts, hub) = opened("dp-fedavg", tmp_path)
     assert hub is None
     assert [host.name for host in hosts] == list(job.task.sites)
     assert [len(host.records()) for host in hosts] == [2, 3]
     assert hosts[1].records().x.tolist() == [[4.0, 5.0], [6.0, 7.0], [8.0, 9.0]]
-    for host in hosts:
-        (status,) = host.ledger.status()
-        assert status.open_runs == ("run-1",) or list(status.open_runs) == ["run-1"]
-        assert (tmp_path / "ledger" / f"{host.name}.sqlite").is_file()
+    (status,) = hosts[0].ledger.status()
+    assert list(status.open_runs) == ["run-1"]
+    assert status.records == 5
+    assert {id(host.ledger) for host in hosts} == {id(hosts[0].ledger)}, "one file holds all simulated sites"
+    assert [host.part for host in hosts] == ["site-0", "site-1"]
+    assert [path.name for path in (tmp_path / "ledger").glob("*.sqlite")] == ["ledger.sqlite"]
 
 
 def test_at_client_level_the_hub_has_the_plan_and_the_sites_have_no_guarantee(tmp_path: Path) -> None:
@@ -73,8 +76,33 @@ def test_a_cap_is_each_sites_and_refuses_a_plan_beyond_it(tmp_path: Path) -> Non
 
 
 def test_ledgers_may_lie_elsewhere(tmp_path: Path) -> None:
-    opened("dp-fedavg", tmp_path / "run", ledger=str(tmp_path / "books"))
+    _, (hosts, _) = opened("dp-fedavg", tmp_path / "run", ledger=str(tmp_path / "books"))
+    assert len({id(host.ledger) for host in hosts}) == 2
+    assert not [file for file in open_files() if file.startswith(str(tmp_path))], "open only while a site is at work"
     assert sorted(p.name for p in (tmp_path / "books").glob("*.sqlite")) == ["site-0.sqlite", "site-1.sqlite"]
+
+
+def open_files() -> list[str]:
+    return [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+
+
+def test_a_run_that_an_earlier_version_began_goes_on_with_a_ledger_a_site(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger" / "site-0.sqlite"):
+        pass
+    _, (hosts, _) = opened("dp-fedavg", tmp_path)
+    assert [host.ledger.path.name for host in hosts] == ["site-0.sqlite", "site-1.sqlite"]
+
+
+def test_what_a_fold_takes_in_is_not_kept_unless_it_is_ones_own(tmp_path: Path) -> None:
+    job, config = made("dp-fedavg")
+    hosts, _ = open_hosts(job, config, dataset(), PARTS, folder=tmp_path / "a", room=0)
+    assert not any(host.keep for host in hosts)
+    hosts, _ = open_hosts(job, config, dataset(), PARTS, folder=tmp_path / "b")
+    assert all(host.keep for host in hosts)
+    own = {"data": str(tmp_path / "mine.csv"), "ledger": str(tmp_path / "book"), "noise": "operating-system"}
+    job, config = made("dp-fedavg", **own)
+    hosts, _ = open_hosts(job, config, dataset(own=True), PARTS, folder=tmp_path / "c", room=0)
+    assert all(host.keep for host in hosts)
 
 
 def test_own_data_are_one_data_set_on_one_ledger(tmp_path: Path) -> None:

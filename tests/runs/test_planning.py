@@ -18,8 +18,8 @@ def test_our_names_are_found() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fedavgg", "Unknown method 'fedavgg'; did you mean 'fedavg'?"),
-        ("quite else", "Unknown method 'quite else'; known: prism"),
+        ("fedavgg", "Unknown method 'fedavgg' (--method); did you mean 'fedavg'?"),
+        ("quite else", "Unknown method 'quite else' (--method); known: prism"),
         ("tests.runs.foreign_method:METHOD", "only run, plan and resume import code"),
         (":their-average", "only run, plan and resume import code"),
         ("x:" + "y" * 1000, "only run, plan and resume import code"),

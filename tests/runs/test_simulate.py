@@ -62,8 +62,8 @@ def test_a_run_may_start_from_the_model_of_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"method": "fedavgg"}, "Unknown method 'fedavgg'; did you mean "),
-        ({"epsilon": -1.0}, "Expected epsilon > 0, got -1.0."),
+        ({"method": "fedavgg"}, "Unknown method 'fedavgg' (--method); did you mean "),
+        ({"epsilon": -1.0}, "Expected epsilon > 0 (--epsilon), got -1.0."),
         ({"epsilon": None}, "Method 'dp-fedavg' needs a privacy budget: give --epsilon (say 1.0) or --set sigma=1.0."),
         ({"model": "resnet"}, "Unknown model 'resnet'; choose one of "),
         ({"split": "iidd"}, "Unknown split 'iidd'; did you mean 'iid'?"),

@@ -64,13 +64,13 @@ def test_a_setting_goes_to_the_methods_that_have_it(tmp_path: Path) -> None:
         (BOTH, ("roundz=1",), "No method of the sweep has a setting 'roundz'; did you mean 'rounds'?"),
         (BOTH, ("dp-fedavg.epochz=1",), "Unknown key 'epochz' in the settings of dp-fedavg; known: "),
         (BOTH, ("psg.rounds=1",), "Unknown key 'psg' in the command line; "),
-        (Axes(("dp-fedavgg",), (1.0,)), (), "Unknown method 'dp-fedavgg'; did you mean 'dp-fedavg'?"),
+        (Axes(("dp-fedavgg",), (1.0,)), (), "Unknown method 'dp-fedavgg' (--method); did you mean 'dp-fedavg'?"),
         (Axes(("dp-fedavg",), (1.0, -2.0)), (), "Expected --epsilon > 0, got -2."),
         (Axes(("dp-fedavg",), (float("inf"),)), (), "Expected --epsilon > 0, got inf."),
         (Axes(("dp-fedavg",)), (), "Method 'dp-fedavg' needs a privacy budget: give --epsilon"),
         (Axes(("dp-fedavg",), (1.0, 1.0000001)), (), "Expected at most 10000 runs with a name each, got 'dp-fedavg_"),
         (Axes(("prism-head",), (1.0,), (), ("efficientnet",)), (), "Unknown encoder 'efficientnet'; did you mean "),
-        (Axes(("dp-fedavg",), (1.0,)), ("sigma=2",), "Give epsilon or sigma, not both"),
+        (Axes(("dp-fedavg",), (1.0,)), ("sigma=2",), "Give --epsilon or sigma, not both"),
     ],
 )
 def test_what_cannot_be_is_found_before_anything_is_made(

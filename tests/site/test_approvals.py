@@ -35,7 +35,9 @@ def test_a_decision_has_a_name_and_a_reason_in_log_and_ledger(tmp_path: Path) ->
     approvals.decide(held.id, "approved", by="Ann  Example", reason="looks like noise")
     assert ask(office, told).kind == "release"
     log = EgressLog(office.folder)
-    (row,) = [row for row in log.rows() if row["what"] == "decision"]
+    decisions = [row for row in log.rows() if row["what"] == "decision"]
+    assert len(decisions) == 1
+    row = decisions[0]
     assert (row["by"], row["reason"], row["decision"]) == ("Ann Example", "looks like noise", "approved")
     assert log.verify() == len(log.rows())
     with Ledger.open(office.folder / "ledger.sqlite") as ledger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -13,11 +14,17 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("flwr")
 from prismfl.core.door import PrivateRecords
+from prismfl.core.method import State
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs.directory import RunDirectory
+from prismfl.server import serving
 from prismfl.site.egress import EgressLog
-from tests.site.folders import make_site
+from prismfl.transport.flower.adapter import GridPost
+from tests.site.folders import NAMES, make_run, make_site
 from tests.site.test_office import ask, description
+from tests.transport.test_flower import RULES, grid_of
 
 FULL = """
 import json, os, subprocess, sys
@@ -108,3 +115,27 @@ def test_a_kill_while_a_site_computes_costs_that_round_and_no_other(tmp_path: Pa
         ledger.verify()
         assert [(charge.release[-1], charge.status) for charge in ledger.charges()] == [("0", "charged"), ("1", "made")]
     assert [row["round"] for row in EgressLog(office.folder).rows() if row["what"] == "release"] == [1]
+
+
+def test_a_server_whose_disk_was_full_goes_on_and_nobody_pays_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offices = [make_site(tmp_path / "sites", name, noise="operating-system") for name in NAMES]
+    directory = make_run(tmp_path / "run", RULES)
+    names = {f"key of {name}".encode(): name for name in NAMES}
+    save = RunDirectory.save_state
+
+    def full(self: RunDirectory, state: State) -> None:
+        if state.round == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(self, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "save_state", full)
+        with pytest.raises(OSError, match="No space left"):
+            serving.serve(directory.path, GridPost(grid_of(offices), names, refresh=0.0), say=lambda line: None)
+    serving.serve(directory.path, GridPost(grid_of(offices), names, refresh=0.0), say=lambda line: None)
+    assert directory.status == "finished"
+    for office in offices:
+        with Ledger.open(office.folder / "ledger.sqlite") as ledger:
+            assert [charge.release[-1] for charge in ledger.charges()] == ["0", "1"]

@@ -41,11 +41,8 @@ def kill_after(out: Path, releases: int) -> None:
 
 
 def charges(out: Path) -> list[tuple[str, str]]:
-    found = []
-    for i in range(3):
-        with Ledger.open(out / "ledger" / f"site-{i}.sqlite") as ledger:
-            found += [(c.release, c.digest) for c in ledger.charges()]
-    return sorted(found)
+    with Ledger.open(out / "ledger" / "ledger.sqlite", create=False) as ledger:
+        return sorted((c.release, c.digest) for c in ledger.charges())
 
 
 @pytest.mark.processes
@@ -66,6 +63,25 @@ def test_killed_runs_end_with_the_same_bytes_and_charges(tmp_path: Path) -> None
         assert charges(out) == expected
         assert resume(out) == again
     assert killed >= 1, "every run ended before it could be killed: the test shows nothing"
+
+
+@pytest.mark.processes
+def test_ctrl_c_ends_all_processes_says_how_to_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
+    whole = start(tmp_path / "whole")
+    result = json.loads(whole.communicate(timeout=240)[0])
+    out = tmp_path / "cut"
+    command = [sys.executable, "-m", "prismfl", *ARGS, "--workers", "2", "--out", str(out)]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while process.poll() is None and not (out / "transcript.jsonl").exists():
+            time.sleep(0.002)
+        os.killpg(process.pid, signal.SIGINT)
+        words = process.communicate(timeout=240)[1]  # ends when the last process that could write has ended
+    assert process.returncode == 130, words
+    assert "Interrupted. What was done is kept; go on with: prismfl resume RUN" in words
+    assert resume(out).digest == result["digest"]
+    assert charges(out) == charges(tmp_path / "whole")
 
 
 def cut_off(tmp_path: Path) -> RunDirectory:

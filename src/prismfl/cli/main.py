@@ -20,9 +20,11 @@ from prismfl.cli import (
     export,
     federation,
     figures,
+    help,
     leaves,
     ledger,
     methods,
+    new,
     partition,
     plan,
     predict,
@@ -41,34 +43,45 @@ from prismfl.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Learn together by exchanging differentially private synthetic data instead of gradients.",
 )
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Entry point: mistakes become one clear line and an exit code, never a traceback."""
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer makes this of Ctrl-C
+            raise KeyboardInterrupt
         if isinstance(code, int) and code:  # a command that has found something bad, and has said so
             raise SystemExit(code)
     except PrismError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _fail("Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).", 130)
+        _fail(
+            "Interrupted. What was done is kept; go on with: prismfl resume RUN (a sweep: the same command).",
+            INTERRUPTED,
+        )
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            _fail(f"Cannot open or write '{error.filename}': {error.strerror}; choose another place with --out.", 2)
         if error.errno != errno.ENOSPC:
             raise
         _fail(
             "The disk is full; nothing was sent, the last checkpoint is whole. Free space, then: prismfl resume RUN.", 2
         )
     except typer.Abort:
-        _fail("Stopped.", 130)
+        _fail("Stopped.", INTERRUPTED)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        if not error.format_message():  # no arguments: help was shown
+            raise SystemExit(2) from None
         _fail(error.format_message(), 2)
 
 
@@ -85,6 +98,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 for command in (
+    new.new,
     run.run,
     resume.resume,
     sweep.sweep,
@@ -105,6 +119,7 @@ for command in (
     synth.synth,
     schema.schema,
     doctor.doctor,
+    help.help,
 ):
     app.command()(command)
 for group in (ledger, federation, server, site, bundle):

@@ -8,6 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from prismfl.cli.completing import (
+    complete_data,
+    complete_encoder,
+    complete_method,
+    complete_public,
+    complete_split,
+)
+
 Format = Annotated[str, typer.Option("--format", help="table, or json: one document on stdout.")]
 Log = Annotated[str, typer.Option("--log", help="text, or json: one object a line, for a log collector.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Override a.b=c; repeatable.")]
@@ -17,13 +25,19 @@ DataDir = Annotated[str | None, typer.Option(help="Where data files lie (default
 Method = Annotated[
     str | None,
     typer.Option(
-        "--method", "-m", help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD (default: prism)."
+        "--method",
+        "-m",
+        autocompletion=complete_method,
+        help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD (default: prism).",
     ),
 ]
 Data = Annotated[
     str | None,
     typer.Option(
-        "--data", "-d", help="A name that `prismfl data` lists, or a path to your own data (default: mnist-5k)."
+        "--data",
+        "-d",
+        autocompletion=complete_data,
+        help="A name that `prismfl data` lists, or a path to your own data (default: mnist-5k).",
     ),
 ]
 Epsilon = Annotated[
@@ -35,8 +49,9 @@ Sites = Annotated[int | None, typer.Option("--sites", "-n", help="How many sites
 Split = Annotated[
     str | None,
     typer.Option(
+        autocompletion=complete_split,
         help="How records are dealt to the sites: iid, dirichlet(alpha=0.5), pathological(classes_per_site=2), shards, "
-        "fedlap, natural(COLUMN) (default: iid)."
+        "fedlap, natural(COLUMN) (default: iid).",
     ),
 ]
 Model = Annotated[
@@ -48,9 +63,10 @@ Model = Annotated[
 Encoder = Annotated[
     str | None,
     typer.Option(
+        autocompletion=complete_encoder,
         help="Public encoder that images are looked at through: scattering, efficientnet-lite0, your own "
         "pkg.mod:build, FILE.onnx or FILE.pt (=SHA256), several joined by '+'; auto: a pretrained one if installed "
-        "(default: none)."
+        "(default: none).",
     ),
 ]
 Tuning = Annotated[
@@ -110,6 +126,32 @@ ImageSize = Annotated[
 Channels = Annotated[
     int | None,
     typer.Option("--channels", min=1, max=3, help="1 (grey) or 3 (colour) for own images (default: as all have it)."),
+]
+Test = Annotated[
+    str | None,
+    typer.Option(
+        "--test",
+        help="Test part of own data that have none: a share, or a column that marks it with 1, true or test "
+        "(default: 0.2).",
+    ),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        autocompletion=complete_public,
+        help="Public images: data set, folder or 'procedural' (default: drawn ones, for methods that use some).",
+    ),
+]
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="Folder of ledgers that last (default: own data your one ledger, PRISMFL_LEDGER; else the run's own).",
+    ),
+]
+SiteCap = Annotated[
+    float | None, typer.Option("--cap", help="Each site's cap on epsilon over all runs (default: none).")
 ]
 
 

@@ -8,22 +8,59 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import DataDir, Format
+from prismfl.cli.completing import complete_data
+from prismfl.cli.options import (
+    Channels,
+    Classes,
+    DataDir,
+    Format,
+    ImageSize,
+    Label,
+    Records,
+    Schema,
+    Sites,
+    Split,
+    Test,
+    Unit,
+)
+from prismfl.stages import listening
 
 
 def partition(
-    name: Annotated[str, typer.Argument(metavar="DATA", help="A data set's name.")],
-    sites: Annotated[int, typer.Option("--sites", "-n", help="How many sites the records are dealt to.")] = 5,
-    split: Annotated[str, typer.Option(help="How: as `prismfl run --split` takes it.")] = "iid",
-    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=complete_data,
+            help="A data set's name, or a path to your own data (default: as ./prismfl.toml says).",
+            show_default=False,
+        ),
+    ] = None,
+    schema: Schema = None,
+    label: Label = None,
+    classes: Classes = None,
+    records: Records = None,
+    unit: Unit = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
+    test: Test = None,
+    sites: Sites = None,
+    split: Split = None,
+    seed: Annotated[int | None, typer.Option(help="Of the split (default: 0).")] = None,
     data_dir: DataDir = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture of the split.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the split (default: none).")] = None,
     fmt: Format = "table",
 ) -> None:
-    """How a split deals the records of each class to the sites."""
+    """How a split deals the records of each class to the sites; your own records are counted exactly, for you alone."""
+    found = terminal.own_data({key: value for key, value in locals().items() if key not in ("plot", "fmt")})
     from prismfl.report.listings import split_rows
+    from prismfl.runs.config import written
+    from prismfl.runs.planning import is_own
 
-    rows = split_rows(name, sites=sites, split=split, seed=seed, data_dir=data_dir, plot=plot)
+    config = written(None, [], found)
+    with terminal.progress() as progress, listening(progress):
+        rows = split_rows(config, plot=plot)
     if plot is not None:
         terminal.say(f"wrote {plot}")
-    terminal.rows(f"{name}, {split}", rows, fmt)
+    if is_own(config):
+        terminal.warn("these are exact counts of your own records: they stay on this site.")
+    terminal.rows(f"{config.data}, {config.split}", rows, fmt)

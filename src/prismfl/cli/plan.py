@@ -20,6 +20,7 @@ from prismfl.cli.options import (
     Schema,
     Sets,
     Sites,
+    Test,
     Tuning,
     Unit,
 )
@@ -36,6 +37,7 @@ def plan(
     unit: Unit = None,
     image_size: ImageSize = None,
     channels: Channels = None,
+    test: Test = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,

@@ -23,6 +23,9 @@ def predict(
         Path | None, typer.Option("--out", "-o", help="A new .csv or .jsonl file (default: stdout).")
     ] = None,
     fmt: Annotated[str | None, typer.Option("--format", help="csv or jsonl (default: by the file's name).")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Label column of a table (default: as the run's schema has it).")
+    ] = None,
     score: Annotated[
         bool, typer.Option("--score", help="Also say how often it is right on records with a label.")
     ] = False,
@@ -37,7 +40,9 @@ def predict(
     form, found = format_of(out, fmt), open_run(run)
     chosen = found.model if model is None else found.model_named(model)
     with terminal.progress() as progress, nullcontext(sys.stdout) if out is None else new_text(out) as file:
-        told = predict_records(chosen, data, file, fmt=form, score=score, data_dir=data_dir, progress=progress)
+        told = predict_records(
+            chosen, data, file, fmt=form, score=score, label=label, data_dir=data_dir, progress=progress
+        )
     terminal.say(f"{told.records} records classified by model '{told.model}'" + (f": {out}" if out else ""))
     for why, count in told.left_out.items():
         terminal.say(f"{count} left out: {why}")

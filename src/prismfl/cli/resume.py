@@ -13,9 +13,8 @@ from prismfl.cli.options import Format
 
 def resume(path: Annotated[Path, typer.Argument(help="A run directory.")], fmt: Format = "table") -> None:
     """Take a run that was cut off to its end; nothing is charged twice."""
-    from prismfl.report.tables import result_table
     from prismfl.runs import simulate
 
     with terminal.progress() as progress:
         result = simulate.resume(path, progress=progress, warn=terminal.warn).as_dict()
-    terminal.emit(result, fmt, lambda: result_table(result))
+    terminal.emit_result(result, fmt)

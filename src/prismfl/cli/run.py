@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import several, terminal
+from prismfl.cli.completing import complete_method
 from prismfl.cli.options import (
     Channels,
     Classes,
@@ -20,15 +21,20 @@ from prismfl.cli.options import (
     Images,
     ImageSize,
     Label,
+    Ledger,
     Model,
+    Public,
     Records,
     Schema,
     Sets,
+    SiteCap,
     Sites,
     Split,
+    Test,
     Tuning,
     Unit,
 )
+from prismfl.privacy import account, beside
 
 NOT_ASKED = ("config", "sets", "fmt", "images", "seeds", "yes", "method")
 """Arguments that are no keys of one run."""
@@ -41,6 +47,7 @@ def run(
         typer.Option(
             "--method",
             "-m",
+            autocompletion=complete_method,
             help="A name that `prismfl methods` lists, or your own: pkg.mod:METHOD; repeat it to compare several "
             "(default: prism).",
         ),
@@ -53,12 +60,13 @@ def run(
     unit: Unit = None,
     image_size: ImageSize = None,
     channels: Channels = None,
+    test: Test = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     sites: Sites = None,
     split: Split = None,
     model: Model = None,
-    public: Annotated[str | None, typer.Option(help="Public images: data set, folder or 'procedural'.")] = None,
+    public: Public = None,
     images: Images = None,
     seed: Annotated[
         int | None,
@@ -70,9 +78,15 @@ def run(
     encoder: Encoder = None,
     tuning: Tuning = None,
     device: Annotated[str | None, typer.Option(help="cpu, or a device that torch knows (default: cpu).")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Processes that simulate sites side by side; the result is the same (default: physical cores)."
+        ),
+    ] = None,
     data_dir: DataDir = None,
-    ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last beyond this run.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Each site's cap on epsilon over all runs.")] = None,
+    ledger: Ledger = None,
+    cap: SiteCap = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", help="The run directory (default: runs/METHOD/DATA_epsE-TIME)."),
@@ -85,8 +99,8 @@ def run(
 ) -> None:
     """Run a method on a data set and keep everything in a run directory; several methods or seeds end in one table."""
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
+    beside.start(account.served)
     given = terminal.at_hand(config, sets, given)
-    from prismfl.report.tables import result_table
     from prismfl.runs import choosing, simulate
 
     wanted = [] if images is None else [f"settings.images={images}"]
@@ -96,11 +110,14 @@ def run(
         lines = [*wanted, *(sets or [])]
         place = several.Several(tuple(dict.fromkeys(method or ())), chosen_seeds, out=out, yes=yes)
         return several.run_all(place, file=config, sets=lines, given=asked_all, fmt=fmt)
-    given["method"] = method[0] if method else None
+    if method:
+        given["method"] = method[0]
     asked, chosen = choosing.ask(config, [*wanted, *(sets or [])], given)
+    if asked.workers is None:
+        asked = asked.model_copy(update={"workers": 0})
     looked = choosing.choose_encoder(asked, chosen)
     with terminal.progress() as progress:
         result = simulate.run(
             asked, method=chosen, encoder=looked, progress=progress, warn=terminal.warn, tell=terminal.say
         ).as_dict()
-    terminal.emit(result, fmt, lambda: result_table(result))
+    terminal.emit_result(result, fmt)

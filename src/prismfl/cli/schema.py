@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Drop, Keep, several
+from prismfl.cli.options import Drop, Keep, Unit, several
 from prismfl.errors import UserError
 
 WARNING = (
@@ -18,9 +18,11 @@ WARNING = (
 
 
 def schema(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
-    label: Annotated[str | None, typer.Option(help="Label column; without it, a table without classes.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that names the person a record belongs to.")] = None,
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)],
+    label: Annotated[
+        str | None, typer.Option("--label", help="Label column of the table (default: none, a table without classes).")
+    ] = None,
+    unit: Unit = None,
     keep: Keep = None,
     drop: Drop = None,
     bounds_from_data: Annotated[
@@ -34,10 +36,11 @@ def schema(
 
     if out is not None and out.exists() and not force:
         raise UserError(f"'{out}' exists; give --force to overwrite it.")
+    person = None if unit == "record" else unit
     text, notes = draft(
         data,
         label=label,
-        unit=unit,
+        unit=person,
         bounds_from_data=bounds_from_data,
         keep=several(keep),
         drop=several(drop),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Format, Log
+from prismfl.cli.options import Channels, Classes, Delta, Format, ImageSize, Label, Log, Schema, Unit
 from prismfl.errors import UserError
 from prismfl.files.atomic import OTHERS
 from prismfl.site.folder import FILE, close_site
@@ -42,51 +42,83 @@ ReleaseId = Annotated[str, typer.Argument(help="The release, as `prismfl site ou
 
 @app.command()
 def init(
-    folder: Folder,
-    name: Annotated[str, typer.Option(help="How the federation knows this site.")],
-    data: Annotated[str, typer.Option(help="A data set's name, or a path to this site's records.")],
-    method: Annotated[list[str], typer.Option("--method", help="A method that may run here; repeatable.")],
-    ca: Annotated[Path | None, typer.Option(help="The server's ca.pem.")] = None,
-    cap: Annotated[str, typer.Option(help='Most epsilon that may ever be spent, or "none".')] = "1.0",
-    delta: Annotated[float, typer.Option(help="The delta that the cap is counted at.")] = 1e-5,
-    unit: Annotated[str, typer.Option(help="What is protected: record, or an id column.")] = "record",
-    label: Annotated[str | None, typer.Option(help="Label column of a table.")] = None,
-    schema: Annotated[str | None, typer.Option(help="Declared columns of a table.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Declared classes, with commas between them.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="Pixels a side that own images are brought to.")] = None,
-    channels: Annotated[int | None, typer.Option(help="1 (grey) or 3 (colour) for own images.")] = None,
-    bounds: Annotated[str | None, typer.Option(help="LOW,HIGH of the values in an npz file.")] = None,
-    part: Annotated[str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(help="The site's folder (default: site).", show_default=False, callback=_closed)
+    ] = Path("site"),
+    name: Annotated[
+        str | None, typer.Option(help="How the federation knows this site (default: as its folder is called).")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            help="A data set's name, or a path to this site's records (default: as ./prismfl.toml says).",
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", "-m", help="A method that may run here; repeatable (default: as ./prismfl.toml says)."
+        ),
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="The server's ca.pem (default: none; copy it there later).")] = None,
+    cap: Annotated[
+        str | None,
+        typer.Option(
+            help='Most epsilon that may ever be spent, or "none" (default: ./prismfl.toml\'s epsilon, or 1.0).'
+        ),
+    ] = None,
+    delta: Delta = None,
+    unit: Unit = None,
+    label: Label = None,
+    schema: Schema = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
+    bounds: Annotated[
+        str | None, typer.Option(help="LOW,HIGH of the values in an npz file (default: by the type of its numbers).")
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data (default: all).")
+    ] = None,
     approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
     honest: Annotated[
         int | None,
-        typer.Option(help="Secure sums may run here; so many sites, this one among them, tell the server nothing."),
+        typer.Option(
+            help="Secure sums may run; so many sites, this one among them, tell the server nothing (default: none)."
+        ),
     ] = None,
 ) -> None:
     """Make a site: its keys, site.toml with its facts and what it allows, and what is read of its data."""
+    facts = {"data": data, "delta": delta, "unit": unit, "label": label, "schema": schema, "classes": classes}
+    if (folder / FILE).exists():
+        raise UserError(f"'{folder}' holds a site already; choose another folder.")
+    found = terminal.own_data({**facts, "image_size": image_size, "channels": channels})
     from prismfl.site.making import declared_site, make_site
 
-    if (folder / FILE).exists():
-        raise UserError(f"'{folder}' holds a site already.")
+    methods = method or [found[key] for key in ("method",) if key in found]
+    if not methods:
+        raise UserError("Which methods may run here? Give --method; `prismfl methods` lists them.")
+    limit = next((found[key] for key in ("cap", "epsilon") if found.get(key) is not None), "1.0")
+    taken = {key: found.get(key) for key in ("delta", "unit", "label", "image_size", "channels")}
     config = declared_site(
-        name=name,
-        data=data,
-        methods=method,
-        cap=cap,
-        delta=delta,
-        unit=unit,
-        label=label,
-        schema=schema,
-        classes=classes,
-        image_size=image_size,
-        channels=channels,
+        **taken,
+        data=found["data"],
+        classes=found.get("classes"),
+        name=name or folder.resolve().name,
+        methods=methods,
+        cap=str(limit if cap is None else cap),
+        schema=found.get("schema_file"),
         bounds=bounds,
         part=part,
         approval=approval,
         honest=honest,
     )
     make_site(folder, config, ca=ca, say=terminal.say)
-    terminal.say(f"made {folder}; look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
+    most = "without a cap" if config.cap == "none" else f"for epsilon {config.cap:g} in all"
+    terminal.say(f"made {folder}: {', '.join(config.methods)} may run here, {most}")
+    terminal.say(f"look at {folder / FILE}, then give {folder / 'keys' / 'node.pub'} to the server")
 
 
 @app.command()

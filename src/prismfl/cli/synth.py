@@ -9,19 +9,60 @@ from typing import Annotated, Any
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Drop, Encoder, Images, Keep, several
+from prismfl.cli.completing import complete_data
+from prismfl.cli.options import (
+    AllRecords,
+    Channels,
+    Classes,
+    DataDir,
+    Delta,
+    Drop,
+    Encoder,
+    Epsilon,
+    Images,
+    ImageSize,
+    Keep,
+    Label,
+    Ledger,
+    Public,
+    Schema,
+    Unit,
+    several,
+)
 from prismfl.cli.terminal import Format, Sets
 from prismfl.errors import UserError
 from prismfl.stages import listening
 
+OWN = ("data", "schema", "label", "classes", "unit", "image_size", "channels", "data_dir")
+"""Arguments that say what the data are."""
+
 
 def synth(
-    data: Annotated[str, typer.Argument(help="CSV, Parquet, image folder, npz, or a data set's name.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .csv or .parquet file; for images a folder.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Privacy budget of this release.")],
-    delta: Annotated[float, typer.Option()] = 1e-5,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Declared columns of a table.")] = None,
-    records: Annotated[int | None, typer.Option(help="Public (rounded) number of records of a table.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=complete_data,
+            help="CSV, Parquet, image folder, npz, or a data set's name (default: as ./prismfl.toml says).",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="A .csv or .parquet file; for images a folder (default: synthetic.csv, or the folder synthetic).",
+        ),
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    schema: Schema = None,
+    label: Label = None,
+    classes: Classes = None,
+    records: AllRecords = None,
+    unit: Unit = None,
+    image_size: ImageSize = None,
+    channels: Channels = None,
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
     method: Annotated[
         str | None, typer.Option(help="For a table: dp-marginals (with the extra tables), dp-copula or ddp-vae.")
@@ -29,35 +70,33 @@ def synth(
     keep: Keep = None,
     drop: Drop = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a table that lies at --out.")] = False,
-    public: Annotated[str | None, typer.Option(help="Public images for image data.")] = None,
+    public: Public = None,
     encoder: Encoder = None,
     images: Images = None,
     seed: Annotated[
-        int | None, typer.Option(help="Repeatable simulation; without it, noise comes from the operating system.")
+        int | None,
+        typer.Option(help="Repeatable simulation (default: none; noise comes from the operating system)."),
     ] = None,
-    ledger: Annotated[str | None, typer.Option(help="Folder of ledgers that last.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Cap on epsilon over all releases of these records.")] = None,
+    ledger: Ledger = None,
+    cap: Annotated[
+        float | None, typer.Option(help="Cap on epsilon over all releases of these records (default: none).")
+    ] = None,
+    data_dir: DataDir = None,
     sets: Sets = None,
     fmt: Format = "table",
 ) -> None:
     """Make a synthetic copy of a data set under a privacy budget, with a certificate."""
-    from prismfl.report.tables import simple_table, total_words
-
-    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "ledger": ledger, "cap": cap}
-    if is_table(data):
-        from prismfl.synth.tables import preferred, synth_table
-
-        refuse({"--public": public, "--encoder": encoder, "--images": images}, "a table", "images")
-        options["method"] = method or preferred(terminal.warn)
-        with terminal.progress() as progress, listening(progress):
-            options |= {"keep": several(keep), "drop": several(drop), "force": force, "warn": terminal.warn}
-            found = synth_table(data, schema=schema, records=records, rows=rows, out=out, sets=sets or [], **options)
+    facts = {key: value for key, value in locals().items() if key in OWN}
+    given = {"epsilon": epsilon, "delta": delta, "public": public, "encoder": encoder, "cap": cap}
+    found = terminal.own_data({**facts, **given})
+    table = is_table(found["data"])
+    if table:
+        no_images = {"--image-size": image_size, "--channels": channels}
+        refuse({"--public": public, "--encoder": encoder, "--images": images, **no_images}, "a table", "images")
     else:
-        from prismfl.runs import choosing
-        from prismfl.synth.images import synth_images
-
         own = {
             "--schema": schema,
+            "--label": label,
             "--records": records,
             "--rows": rows,
             "--keep": keep,
@@ -65,14 +104,60 @@ def synth(
             "--method": method,
         }
         refuse({**own, "--force": force or None}, "images", "tables")
-        options["encoder"] = choosing.looked_through("prism", encoder)
-        wanted = [] if images is None else [f"images={images}"]
+    wanted = _asked(found, out, force=force)
+    options = {key: found[key] for key in ("data", "epsilon", "delta")} | {"out": wanted, "warn": terminal.warn}
+    options |= {"seed": seed, "ledger": ledger, "cap": found.get("cap")}
+    if table:
+        from prismfl.synth.tables import preferred, synth_table
+
+        options |= {key: found.get(key) for key in ("label", "classes", "unit")} | {"records": records, "rows": rows}
+        options |= {"schema": found.get("schema_file"), "about": _in_all(found)}
+        options["method"] = method or preferred(terminal.warn)
         with terminal.progress() as progress, listening(progress):
-            found = synth_images(data, public=public, out=out, sets=[*wanted, *(sets or [])], **options)
-    plain = {key: str(value) for key, value in found.items() if not isinstance(value, dict | list)}
-    plain["your data so far"] = total_words(found["total_so_far"])
+            made = synth_table(**options, keep=several(keep), drop=several(drop), force=force, sets=sets or [])
+    else:
+        from prismfl.runs import choosing
+        from prismfl.synth.images import synth_images
+
+        facts = {key: found.get(key) for key in ("classes", "unit", "image_size", "channels", "data_dir")}
+        options |= {"records": _in_all(found)}  # of a prismfl.toml: settings are chosen for so many
+        options |= {"encoder": choosing.looked_through("prism", found.get("encoder")), "public": found.get("public")}
+        lines = [*([] if images is None else [f"images={images}"]), *(sets or [])]
+        with terminal.progress() as progress, listening(progress):
+            made = synth_images(**options, facts=facts, sets=lines)
+    _show(made, fmt)
+
+
+def _in_all(found: Mapping[str, Any]) -> int | None:
+    """The records of all sites that a prismfl.toml declares."""
+    from prismfl.runs.config import RunConfig
+
+    return found["records"] * found.get("sites", RunConfig().sites) if found.get("records") else None
+
+
+def _asked(found: dict[str, Any], out: Path | None, *, force: bool) -> Path:
+    """Where the copy goes. What a config's own default is, is put in its place."""
+    from prismfl.files.fresh import refuse_existing
+    from prismfl.runs.config import RunConfig
+
+    if found.get("epsilon") is None:
+        raise UserError("Give the privacy budget of this release: --epsilon (say 1.0).")
+    found["delta"] = RunConfig().delta if found.get("delta") is None else found["delta"]
+    if out is not None:
+        return out
+    place = Path("synthetic.csv" if is_table(found["data"]) else "synthetic")
+    if not force:
+        refuse_existing([place])
+    return place
+
+
+def _show(made: Mapping[str, Any], fmt: str) -> None:
+    from prismfl.report.tables import simple_table, total_words
+
+    plain = {key: str(value) for key, value in made.items() if not isinstance(value, dict | list)}
+    plain["your data so far"] = total_words(made["total_so_far"])
     shown = [{"what": key, "value": value} for key, value in plain.items()]
-    terminal.emit(found, fmt, lambda: simple_table("Synthetic data", shown))
+    terminal.emit(made, fmt, lambda: simple_table("Synthetic data", shown))
 
 
 def refuse(given: Mapping[str, object], data: str, others: str) -> None:

@@ -100,6 +100,17 @@ def emit(value: Any, fmt: str, table: Any) -> None:
         raise UserError(f"Expected --format table or json, got '{fmt}'.")
 
 
+def emit_result(result: dict[str, Any], fmt: str) -> None:
+    """A run's result; the tables are loaded for whoever looks at one."""
+
+    def table() -> Any:
+        from prismfl.report.tables import result_table
+
+        return result_table(result)
+
+    emit(result, fmt, table)
+
+
 def rows(title: str, shown: list[dict[str, Any]], fmt: str, *, value: Any = None, caption: str | None = None) -> None:
     """A table of `shown`; as JSON these rows, or the `value` that they are taken from."""
     from prismfl.report.tables import simple_table
@@ -124,9 +135,20 @@ def at_hand(file: Path | None, sets: list[str] | None, given: Mapping[str, Any])
     return with_here(file, sets or [], data_keys(given), say)
 
 
+def own_data(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given by its keys, on top of this folder's prismfl.toml; data must be in one of them."""
+    found = at_hand(None, None, given)
+    if found.get("data") is None:
+        raise UserError("Which data? Give DATA, or declare your own once in this folder: prismfl new DATA.")
+    return found
+
+
 @contextmanager
 def progress() -> Iterator[Any]:
-    """A bar on stderr: what, how far, how long."""
+    """A bar on stderr: what, how far, how long. Where nobody would see it, nothing is loaded to draw it."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -90,6 +90,26 @@ Possible = Callable[[Any, Task, State, str, Items], str | None]
 Models = Callable[[Any, Task, Items], Mapping[str, torch.nn.Module]]
 
 
+class Folding(Protocol):
+    """A server's step that takes releases in as they arrive, so that none of them need be kept."""
+
+    def add(self, items: Items) -> None:
+        """One release more; they come in the order of their sites' names."""
+
+    def server(self, key: Key) -> Items | None:
+        """What `Method.server` makes of the same releases, bit for bit; None where it needs them all at once after
+        all."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How a server function can take releases in one by one. It holds for that `server` alone: a method that was made
+    from another with a server of its own does not fold. `begin` gives None where the settings need all releases."""
+
+    server: Server
+    begin: Callable[[Any, Task, State], Folding | None]
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What automatic settings are chosen for: what the user gave, the public facts, and the budget. With `free_model`
@@ -131,6 +151,7 @@ class Method:
     `models` are the classifiers that the final items hold, by name, as modules from records to logits; without it there
     is one, the task's classifier. `recommended` names the one to take. `takes_encoder`: it looks through the task's
     public encoder. `auto` chooses the settings that were not given, from public numbers and public images alone.
+    `fold` says how the server can take releases in one by one; without it a step has them all.
     """
 
     name: str
@@ -160,11 +181,14 @@ class Method:
     recommended: Callable[[Any], str] | None = None
     takes_encoder: bool = False
     auto: Auto | None = None
+    fold: Fold | None = None
 
 
 __all__ = [
     "Chosen",
     "DPSettings",
+    "Fold",
+    "Folding",
     "Inbox",
     "Items",
     "Method",

@@ -17,7 +17,7 @@ import torch
 from prismfl.core.door import PrivateRecords
 from prismfl.core.hub import OpenedSum, Opening, PrivateShare, PrivateSum
 from prismfl.core.job import Job
-from prismfl.core.method import OwnSite, Site, State
+from prismfl.core.method import Folding, OwnSite, Site, State
 from prismfl.core.payloads import Items, Payload, Statistics, SyntheticSet, decode, encode
 from prismfl.core.records import Records
 from prismfl.core.release import Release, make_release
@@ -30,6 +30,9 @@ from prismfl.sources import DEPLOYMENT, SIMULATION
 
 WIDTHS = {"float32": 4, "float64": 8, "int64": 8, "int32": 4, "uint8": 1, "bool": 1}
 HEADER = 512  # bytes that describe a tensor, at most
+ROOM = 256 * 1024 * 1024
+"""Bytes of a round's releases that a server holds. Of more than that, a method that folds takes each in and lets it go;
+other methods read them again from where they are kept."""
 MASKED = "masked"  # the one item that leaves in a secure sum
 
 
@@ -39,7 +42,8 @@ class Host:
 
     `part` names one of several disjoint parts of a data set (simulated sites on one ledger). `folder` is for secrets
     of its own and for locks. A site that is `deployed` takes its noise from the operating system. Where `final`, a
-    release that was charged and came to nothing is never tried again: that it failed is all that anybody learns.
+    release that was charged and came to nothing is never tried again: that it failed is all that anybody learns. A
+    simulated site need not `keep` what it sent: asked again, it makes the same bytes from the same seed.
     """
 
     name: str
@@ -53,6 +57,11 @@ class Host:
     final: bool = False
     held: bool = False
     reference: bool = False
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        if self.deployed and not self.keep:
+            raise BoundaryError("Noise of the operating system is drawn once: what was made with it is kept.")
 
     def noise_key(self, job: Job, round: int) -> Key:
         """Where a round's noise begins: the operating system's entropy if deployed, otherwise the job's seed."""
@@ -118,6 +127,8 @@ def site_step(
         kept = host.ledger.outbox(release_id)
         if kept is not None:
             return kept
+        if not host.keep and host.ledger.status_of(release_id) == "made":
+            return host.ledger.made_again(release_id, _again(job, state, host, masking).encode())
         first = host.ledger.remembered(job.run, host.name, before=state.round) is None
         cost = job.round_cost(state.round, first=first)
         host.ledger.charge(
@@ -131,7 +142,15 @@ def site_step(
             arrived=arrived,
         )
         release, memory = _release(job, state, host, cost, masking)
-        return host.ledger.fill(release_id, release.encode(), encode(memory) if memory else b"", held=host.held)
+        read = host.keep or job.method.adopt is not None or state.round < job.settings.rounds - 1
+        stays = encode(memory) if memory and read else b""  # a simulation keeps no memory that nothing will read
+        return host.ledger.fill(release_id, release.encode(), stays, held=host.held, keep=host.keep)
+
+
+def _again(job: Job, state: State, host: Host, masking: Masking | None) -> Release:
+    """A simulated release that was made before and not kept, from the same seed."""
+    first = host.ledger.remembered(job.run, host.name, before=state.round) is None
+    return _release(job, state, host, job.round_cost(state.round, first=first), masking)[0]
 
 
 def _release(job: Job, state: State, host: Host, charged: Cost, masking: Masking | None) -> tuple[Release, Items]:
@@ -288,16 +307,45 @@ def server_step(
     return State(state.round + 1, dict(items))
 
 
+def folding_of(job: Job, state: State, *, room: int) -> Folding | None:
+    """The server's step as one that takes releases in one by one: where the method has one, and the releases of a
+    round would together be over `room` bytes. Fewer are kept: to have them saves making them again after a cut."""
+    fold = job.method.fold
+    plain = job.secure is None and job.method.guarantee != "client"
+    if fold is None or fold.server is not job.method.server or not plain or not crowded(job, room=room):
+        return None
+    return fold.begin(job.settings, job.task, state)
+
+
+def crowded(job: Job, *, room: int) -> bool:
+    """Whether the releases of one round are over `room` bytes together."""
+    return job.task.asked * most_bytes(job, job.task.sites[0], 0) > room
+
+
+def folded_step(job: Job, state: State, folding: Folding) -> State | None:
+    """The server's step on what was taken in; None where it needs the releases themselves."""
+    items = folding.server(job.key.child("server", state.round))
+    return None if items is None else State(state.round + 1, dict(items))
+
+
 def surviving_step(
-    job: Job, state: State, inbox: Mapping[str, Items], *, hub: Hub | None = None, quorum: int = 1
+    job: Job,
+    state: State,
+    inbox: Mapping[str, Items],
+    *,
+    hub: Hub | None = None,
+    quorum: int = 1,
+    folding: Folding | None = None,
 ) -> tuple[State, dict[str, str]]:
     """The server's step, without a sender that makes it fail: the new state, and who was left out and why.
 
     Which one it is shows when the step succeeds without it. Where no single one is at fault, or too few would be left,
-    the failure stands: nothing is written. A state that is not finite cannot be built, so it counts as a failure.
+    the failure stands: nothing is written. A state that is not finite cannot be built, so it counts as a failure. What
+    a `folding` has taken in need not be read again, unless it takes more than that.
     """
     try:
-        return server_step(job, state, inbox, hub=hub), {}
+        after = None if folding is None else folded_step(job, state, folding)
+        return after or server_step(job, state, inbox, hub=hub), {}
     except (BudgetError, LedgerError, OSError):
         raise
     except Exception as error:

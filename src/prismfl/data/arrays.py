@@ -209,11 +209,12 @@ def labels(y: Array, names: tuple[str, ...], where: str, faults: Faults) -> npt.
     if flat.dtype.kind in "uib" and counted:
         outside = (flat < 0) | (flat >= len(names))
         for row in np.flatnonzero(outside).tolist():
-            rest = f"in row {row + 1} of {where} is outside 0 to {len(names) - 1}."
+            rest = f"in row {row + 1} of {where} is outside 0 to {len(names) - 1}; mend it or --classes."
             error = CellError(f"Label {flat[row]} {rest}", without_values=f"The label {rest}")
             faults.note(row, "its label is not a declared class", error)
         return np.where(outside, 0, flat).astype(np.int64)
-    given = [_named(value, names) for value in flat.tolist()] if faults.lenient and counted else flat
+    counts = counted and (faults.lenient or flat.dtype.kind == "f")  # 1.0 counts as 1 does
+    given = [_named(value, names) for value in flat.tolist()] if counts else flat
     try:
         return class_codes(given, names, faults)
     except UserError as error:

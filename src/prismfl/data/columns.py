@@ -9,6 +9,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ LIMIT = 2 * 2**30  # bytes of text, packed or not
 MOST_COLUMNS = 10_000
 MOST_CELLS = 100_000_000
 _BATCH = 4096
+_HEADER = 2**20  # bytes of the header line
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -41,7 +43,7 @@ def check_columns(names: Sequence[str], where: str) -> None:
         raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in {where}, got {len(names):,}.")
     for name, times in Counter(names).items():
         if times > 1:
-            raise UserError(f"Expected distinct column names in {where}, got '{name}' twice.")
+            raise UserError(f"Expected distinct column names in {where}, got '{name}' twice; rename one in the header.")
 
 
 def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) -> Columns:
@@ -49,11 +51,7 @@ def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) ->
     left open must not swallow the records that follow."""
     noted = faults or Faults()
     lines = io.StringIO(_text(path, limit, lenient=noted.lenient), newline="")
-    first = lines.readline()
-    if not first.strip():
-        raise UserError(f"Expected a header line in {path}, got an empty file.")
-    bare = _QUOTED.sub("", first)  # a sign within a name separates nothing
-    form: dict[str, Any] = {"delimiter": max(",;\t", key=bare.count), "skipinitialspace": True}
+    form = _form(lines.readline(), path)
     lines.seek(0)
     rows = iter(_line_by_line(lines, form) if noted.lenient else csv.reader(lines, **form))
     try:
@@ -67,12 +65,34 @@ def read_csv(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) ->
     return {name: [row[i] for row in found] for i, name in enumerate(names)}
 
 
+def _form(first: str, path: Path) -> dict[str, Any]:
+    """How a file is written, by its header line alone."""
+    if not first.strip():
+        raise UserError(f"Expected a header line in {path}, got an empty file.")
+    bare = _QUOTED.sub("", first)  # a sign within a name separates nothing
+    return {"delimiter": max(",;\t|", key=bare.count), "skipinitialspace": True}
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of a table's columns, from the header alone: no record is read."""
+    if path.suffix in (".parquet", ".pq"):
+        with _parquet(path, LIMIT) as opened:
+            return list(opened.schema_arrow.names)
+    with open_regular(path, limit=LIMIT) as file:
+        try:
+            raw = (gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).readline(_HEADER)
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise UserError(f"Cannot unpack {path}: it is damaged; pack it anew, or give it unpacked.") from None
+    first = _decoded(raw, path)
+    return [name.strip() for name in next(csv.reader([first], **_form(first, path)))]
+
+
 def _whole(rows: Iterator[list[str] | None], width: int, path: Path, faults: Faults) -> Iterator[Sequence[str | None]]:
     """The rows; one of another length is a fault."""
     empty: list[str | None] = [None] * width
     for row, cells in enumerate(rows):
         if (row + 1) * width > MOST_CELLS:
-            raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more.")
+            raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more; give a smaller file (--data).")
         if cells is not None and len(cells) == width:
             yield cells
             continue
@@ -104,14 +124,48 @@ def _text(path: Path, limit: int, *, lenient: bool) -> str:
                 raw = packed.read(limit + 1)
             if len(raw) > limit:
                 raise too_long(path, limit)
-        return raw.decode("utf-8-sig", errors="surrogateescape" if lenient else "strict")
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error):
-        raise UserError(f"Expected UTF-8 text in {path}; it is damaged or in another encoding.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise UserError(f"Cannot unpack {path}: it is damaged; pack it anew, or give it unpacked.") from None
+    return raw.decode("utf-8-sig", errors="surrogateescape") if lenient else _decoded(raw, path)
+
+
+def _decoded(raw: bytes, path: Path) -> str:
+    """UTF-8 text, or an error that names what the bytes look like and how to turn them."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        likely = "UTF-16"
+    else:
+        try:
+            return raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            likely = "WINDOWS-1252"  # Latin-1 and its relatives: any bytes can be read as such
+    raise UserError(
+        f"Expected UTF-8 text in {path}; it looks like {likely}. Turn it: iconv -f {likely} -t UTF-8 {path} > utf8.csv"
+    )
 
 
 def read_parquet(path: Path, *, limit: int = LIMIT, faults: Faults | None = None) -> Columns:
     """The columns of a Parquet file, bounded in bytes and cells."""
     noted = faults or Faults()
+    with _parquet(path, limit) as opened:
+        names = list(opened.schema_arrow.names)
+        check_columns(names, str(path))
+        width = max(1, opened.metadata.num_columns)  # of nested columns, each leaf
+        if width > MOST_COLUMNS or opened.metadata.num_rows * width > MOST_CELLS:
+            raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more; give a smaller file (--data).")
+        found: Columns = {name: [] for name in names}
+        size = 0
+        for batch in opened.iter_batches(batch_size=_BATCH):
+            size += batch.nbytes  # a few repeated long texts are short in the file
+            if size > limit:
+                raise too_long(path, limit)
+            for name, cells in zip(names, batch.columns):
+                found[name] += _plain_cells(cells, name, len(found[name]), noted)
+    return found
+
+
+@contextmanager
+def _parquet(path: Path, limit: int) -> Iterator[Any]:
+    """An open Parquet file; whatever is wrong with it is one line."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -119,26 +173,12 @@ def read_parquet(path: Path, *, limit: int = LIMIT, faults: Faults | None = None
         raise UserError(f"Reading {path} needs pyarrow: pip install 'prismfl[parquet]', or save it as CSV.") from None
     with open_regular(path, limit=limit) as file:
         try:
-            opened = parquet.ParquetFile(file)
-            names = list(opened.schema_arrow.names)
-            check_columns(names, str(path))
-            width = max(1, opened.metadata.num_columns)  # of nested columns, each leaf
-            if width > MOST_COLUMNS or opened.metadata.num_rows * width > MOST_CELLS:
-                raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more.")
-            found: Columns = {name: [] for name in names}
-            size = 0
-            for batch in opened.iter_batches(batch_size=_BATCH):
-                size += batch.nbytes  # a few repeated long texts are short in the file
-                if size > limit:
-                    raise too_long(path, limit)
-                for name, cells in zip(names, batch.columns):
-                    found[name] += _plain_cells(cells, name, len(found[name]), noted)
+            yield parquet.ParquetFile(file)
         except (pyarrow.ArrowException, OSError) as error:
             raise CellError(
                 f"Cannot read {path} as Parquet: {(str(error).splitlines() or [''])[0]}.",
                 without_values=f"Cannot read {path} as Parquet.",
             ) from None
-    return found
 
 
 def _plain_cells(cells: Any, name: str, start: int, faults: Faults) -> list[Any]:

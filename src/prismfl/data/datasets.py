@@ -127,7 +127,7 @@ def load(name: str, *, data_dir: str | Path | None = None, subset: int | None = 
     """
     spec = find(name)
     if subset is not None and not 1 <= subset <= spec.train_size:
-        raise UserError(f"Expected 1 <= subset <= {spec.train_size} for data '{name}', got {subset}.")
+        raise UserError(f"Expected 1 <= subset <= {spec.train_size} (key: subset) for data '{name}', got {subset}.")
     if spec.name in EMBEDDED:
         from prismfl.data.embedded import read_embedded
 
@@ -143,7 +143,7 @@ def find(name: str) -> Spec:
         return DATASETS[name]
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(DATASETS)}."
-    raise UserError(f"Unknown data '{name}'; {hint}")
+    raise UserError(f"Unknown data '{name}' (--data); {hint}")
 
 
 def data_directory(data_dir: str | Path | None = None) -> Path | None:

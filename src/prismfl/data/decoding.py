@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 Pixels = npt.NDArray[np.uint8] | Floats  # bytes, or in [0, 1] where a file has more than 8 bits
-Decoded = tuple[Pixels, bytes]
+Decoded = tuple[Pixels, bytes, bool]
 
 PIXELS = 2**26
 FILE_LIMIT = 2**29  # bytes
@@ -30,13 +30,14 @@ _ORIENTATION = 0x0112  # the EXIF tag
 
 
 def decoded(path: Path, side: tuple[int, int], depth: int) -> Decoded:
-    """A picture as it is kept, and its print, which is that of all its pixels. May run in a thread of its own."""
+    """A picture as it is kept, its print, which is that of all its pixels, and whether it had another size or channels.
+    May run in a thread of its own."""
     picture = _picture(path)
     with _readable(path):
         array = to_pixels(picture, side, depth)
         if not np.isfinite(array).all():
             raise ValueError("a pixel is not a finite number")
-        return array, picture_print(_native(picture))
+        return array, picture_print(_native(picture)), picture.size != side or _is_grey(picture.mode) != (depth == 1)
 
 
 def _native(image: Image) -> npt.NDArray[Any]:
@@ -121,8 +122,11 @@ def head(path: Path) -> tuple[tuple[int, int], bool]:
         _check_header(image)
         width, height = image.size
         sideways = image.getexif().get(_ORIENTATION, 1) >= 5
-        grey = image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16")
-        return ((height, width) if sideways else (width, height)), grey
+        return ((height, width) if sideways else (width, height)), _is_grey(image.mode)
+
+
+def _is_grey(mode: str) -> bool:
+    return mode in ("1", "L", "LA", "I", "F") or mode.startswith("I;16")
 
 
 def to_array(image: Image, size: int | tuple[int, int], channels: int) -> Floats:

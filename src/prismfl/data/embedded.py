@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,11 @@ def read_embedded(spec: Spec, subset: int | None) -> Dataset:
     if spec.name == "mnist-5k":
         x, y = _mnist_5k()
         return _split(spec, x.reshape(-1, 1, 28, 28), y, subset=subset)
+    if spec.name == "digits":
+        images, labels = _digits()
+        return _split(spec, images.reshape(-1, 1, 8, 8), labels, subset=subset, top=16.0)
     from sklearn import datasets
 
-    if spec.name == "digits":
-        bunch = datasets.load_digits()
-        return _split(spec, bunch.images.reshape(-1, 1, 8, 8), bunch.target, subset=subset, top=16.0)
     tables = {
         "breast-cancer": (datasets.load_breast_cancer, declared.BREAST_CANCER),
         "wine-cultivar": (datasets.load_wine, declared.WINE_CULTIVAR),
@@ -43,6 +45,19 @@ def _split(
     top: float = 255.0,
 ) -> Dataset:
     return assemble(spec, divide(spec, x, y), subset=subset, schema=schema, top=top)
+
+
+def _digits() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """scikit-learn's digits from its file, since importing it takes longer than a small run; else as it reads them."""
+    found = find_spec("sklearn")
+    file = Path(next(iter(found.submodule_search_locations or ()), "") if found else "") / "datasets/data/digits.csv.gz"
+    if not file.is_file():
+        from sklearn import datasets
+
+        bunch = datasets.load_digits()
+        return bunch.data, bunch.target
+    rows = np.loadtxt(file, delimiter=",")
+    return rows[:, :-1], rows[:, -1].astype(np.int64)
 
 
 def _mnist_5k() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

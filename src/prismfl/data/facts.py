@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prismfl.data.folders import class_folders
-from prismfl.data.found import TABLES
+from prismfl.data.found import TABLES, not_data
 from prismfl.data.schema import Schema, check_classes, plain
 from prismfl.data.schema_file import read_schema
 from prismfl.data.spec import Spec
@@ -52,7 +52,7 @@ def declared_facts(
         assert channels is not None
         found = Spec(place.name, "image", (channels, image_size, image_size), names, records or 0, "", "", unit=unit)
     else:
-        raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
+        raise not_data(place)
     check_classes(found.classes)
     return found
 

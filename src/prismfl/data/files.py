@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prismfl.data.faults import Faults
-from prismfl.data.found import TABLES, Bounds, Found
+from prismfl.data.found import TABLES, Bounds, Found, not_data
 from prismfl.data.ids import codes_of
 from prismfl.data.schema import Schema
 from prismfl.data.schema_file import read_schema
@@ -53,7 +53,7 @@ def load_path(
     place = Path(path)
     faults = Faults(lenient=lenient)
     if lenient and natural is not None:
-        raise UserError("Expected no natural ids where records may be left out.")
+        raise UserError("Expected no natural ids (key: split) where records may be left out.")
     _check(place, image_size=image_size, bounds=bounds, test_fraction=test_fraction, train_size=train_size)
     declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.is_dir():
@@ -74,7 +74,7 @@ def load_path(
         roles = Roles(label=label, unit=unit, natural=natural, test=test)
         records = read_table(place, roles=roles, classes=classes, schema=declared, bounds=bounds, faults=faults)
     else:
-        raise UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data, got {place}.")
+        raise not_data(place)
     size = train_size if train_size is not None or records.schema is None else records.schema.train_size
     check_units(records, unit, natural)
     return as_dataset(place, records, test_fraction=test_fraction, train_size=size, unit=unit)
@@ -88,11 +88,11 @@ def _check(
     if image_size is not None and not 1 <= image_size <= 1024:
         raise UserError(f"Expected 1 <= image_size <= 1024 (--image-size), got {image_size}.")
     if bounds is not None and not (np.isfinite(bounds).all() and bounds[0] < bounds[1]):
-        raise UserError(f"Expected finite bounds with low < high, got {bounds[0]} and {bounds[1]}.")
+        raise UserError(f"Expected finite bounds with low < high (key: bounds), got {bounds[0]} and {bounds[1]}.")
     if not 0 <= test_fraction < 1:
-        raise UserError(f"Expected 0 <= test_fraction < 1, got {test_fraction}.")
+        raise UserError(f"Expected 0 <= test_fraction < 1 (--test), got {test_fraction}.")
     if train_size is not None and train_size < 1:
-        raise UserError(f"Expected train_size >= 1, got {train_size}.")
+        raise UserError(f"Expected train_size >= 1 (--records), got {train_size}.")
 
 
 def _only_tables(**given: object) -> None:
@@ -107,7 +107,9 @@ def _check_shape(place: Path, records: Found, *, image_size: int | None, channel
     found = records.x.shape[1:]
     declared = (channels or found[0], *((image_size or side) for side in found[1:]))
     if records.kind == "image" and found != declared:
-        raise UserError(f"Expected images of shape {declared} in {place} as declared, got {found}.")
+        raise UserError(
+            f"Expected images of shape {declared} in {place} as declared, got {found}; mend --image-size or --channels."
+        )
 
 
 def check_units(records: Found, unit: str | None, natural: str | None) -> None:
@@ -119,7 +121,7 @@ def check_units(records: Found, unit: str | None, natural: str | None) -> None:
         if homes.setdefault(one, home) != home:
             raise UserError(
                 f"Expected all records of one '{unit}' under one '{natural}', got some under several; a unit must lie "
-                "at one site. Clean the ids, or use another split."
+                "at one site. Clean the ids, or use another --split."
             )
 
 
@@ -136,7 +138,7 @@ def as_dataset(
     x, out = take_out(records.x, held)
     test = test or (out, records.y[held])
     train = ~held
-    notices = list(records.notices)
+    notices = [*records.notices, *_few(records.y[train], records.classes)]
     if train_size is None:
         notices.append(
             f"The number of training records ({train.sum()}) is treated as public; --records (key: records) sets it."
@@ -166,6 +168,17 @@ def as_dataset(
         left_out=len(records.faults.rows),
         faults=tuple(records.faults.shown),
     )
+
+
+def _few(y: npt.NDArray[np.int64], classes: Sequence[str]) -> list[str]:
+    """A line for each class that can hardly be learnt."""
+    sizes = np.bincount(y, minlength=len(classes)).tolist()
+    return [
+        f"Class '{name}' has {'one record' if size else 'no record'} to learn from; add some, or leave it out of "
+        "--classes (key: classes)."
+        for name, size in zip(classes, sizes)
+        if size < 2
+    ]
 
 
 def _held_out(records: Found, fraction: float) -> npt.NDArray[np.bool_]:

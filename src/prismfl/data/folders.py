@@ -35,21 +35,35 @@ def read_folders(
     if channels not in (None, 1, 3):
         raise UserError(f"Expected channels 1 or 3 (--channels), got {channels}.")
     if faults.lenient and (not classes or size is None or channels is None):
-        raise UserError(f"Expected declared classes, image_size and channels for {root}; none is taken from the data.")
+        raise UserError(f"Expected the keys classes, image_size and channels for {root}; none is taken from the data.")
     names, files = _gathered(root, classes, faults)
     with quiet():
         side, depth = _looks([path for part in files for path, _ in part], size, channels)
-        x, y, prints = _read(files[0], side, depth, faults)
+        x, y, prints, mapped = _read(files[0], side, depth, faults)
         # What is wrong in the test part is no gap among the records that are trained on.
         test = _read(files[1], side, depth, Faults(lenient=faults.lenient))[:2] if len(files) == 2 else None
     ignored = sum(len(_others(part)) for part in _parts(root))
-    notices = (f"Ignored {ignored} files in {root} that are not images.",) if ignored else ()
-    return Found("image", x, y, names, prints, notices=notices, test=test, faults=faults)
+    notices = [f"Ignored {ignored} files in {root} that are not images."] if ignored else []
+    if mapped:
+        look = f"{side[0]}x{side[1]} pixels (--image-size), {'grey' if depth == 1 else 'colour'} (--channels {depth})"
+        notices.append(f"{mapped} of {len(y)} images of {root} were brought to {look}.")
+    return Found("image", x, y, names, prints, notices=tuple(notices), test=test, faults=faults)
 
 
 def class_folders(root: Path) -> tuple[str, ...]:
     """The classes that a folder declares by the names of its folders. No image is looked at."""
     return tuple(sorted({folder.name for part in _parts(root) for folder in _folders(part)}))
+
+
+def class_counts(root: Path) -> dict[str, int]:
+    """How many images lie in each class's folder (of the training part); none is opened."""
+    found = {folder.name: len(image_files(folder)) for folder in _folders(_parts(root)[0])}
+    return {name: found.get(name, 0) for name in class_folders(root)}
+
+
+def has_test_part(root: Path) -> bool:
+    """Whether a folder has train/ and test/."""
+    return len(_parts(root)) == 2
 
 
 def folder_shape(
@@ -97,10 +111,10 @@ def _parts(root: Path) -> list[Path]:
     return both if all(part.is_dir() for part in both) else [root]
 
 
-def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tuple[Pixels, Labels, list[bytes]]:
-    """The pictures of a part as one array, their labels and their prints."""
+def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tuple[Pixels, Labels, list[bytes], int]:
+    """The pictures of a part as one array, their labels and their prints, and how many were of another size or kind."""
     labels: list[int] = []
-    prints = []
+    prints, mapped = [], 0
     # On a site one grey picture of 16 bits may not change how the others are kept; colour is always bytes.
     room = (len(part), depth, side[1], side[0])
     grey = faults.lenient and depth == 1
@@ -116,7 +130,7 @@ def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tu
                 )
                 continue
             try:
-                array, mark = next(ahead).result()
+                array, mark, other = next(ahead).result()
             except Exception as failure:  # whatever a decoder raises is about this picture alone
                 if not faults.lenient:
                     raise
@@ -126,7 +140,8 @@ def _read(part: Listed, side: tuple[int, int], depth: int, faults: Faults) -> tu
             found = _put(found, len(labels), array)
             labels.append(label)
             prints.append(mark)
-    return found[: len(labels)], np.array(labels, dtype=np.int64), prints
+            mapped += other
+    return found[: len(labels)], np.array(labels, dtype=np.int64), prints, mapped
 
 
 def read_picture(path: Path, side: tuple[int, int], depth: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,20 @@ import numpy.typing as npt
 from prismfl.data.faults import Faults
 from prismfl.data.schema import Schema
 from prismfl.data.spec import Kind
+from prismfl.errors import UserError
 
 Bounds = tuple[float, float]
 
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
+PACKED = (".zip", ".tar", ".tar.gz", ".tgz", ".7z", ".rar")
+
+
+def not_data(place: Path) -> UserError:
+    """What to say of a path whose ending none of the readers knows."""
+    if place.name.lower().endswith(PACKED):
+        return UserError(f"{place} is a packed archive; unpack it, and give the folder as data (--data).")
+    return UserError(f"Expected a folder, .csv, .tsv, .parquet or .npz as data (--data), got {place}.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback

@@ -76,7 +76,7 @@ def canonical_id(value: object) -> str:
         if not (whole.is_integer() and abs(whole) < exact):
             raise UserError(
                 f"Expected whole numbers below {exact:.0f} or text as ids, got a fraction or a number that a float "
-                "cannot tell from its neighbours; save the ids as text."
+                "cannot tell from its neighbours; save the ids (--unit) as text."
             )
         return str(int(whole))
     text = canonical_text("" if value is None else str(value))

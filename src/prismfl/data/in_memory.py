@@ -156,5 +156,5 @@ def same_columns(frames: Sequence[Columns]) -> None:
         odd = sorted(set(columns) ^ set(frames[0]))
         if odd:
             raise UserError(
-                f"Expected the same columns at every site; site {number} and site 1 differ in {listed(odd)}."
+                f"Expected the same columns in all frames; site {number} and site 1 differ in {listed(odd)}."
             )

@@ -60,9 +60,9 @@ def load_public(
     A named set whose pictures are larger than `shape` yields more than it has: sharp crops follow the whole ones.
     """
     if count < 1:
-        raise UserError(f"Expected at least one public image, got {count}.")
+        raise UserError(f"Expected at least one public image (key: public_count), got {count}.")
     if shape[0] not in (1, 3) or min(shape) < 1:
-        raise UserError(f"Expected public images with 1 or 3 channels, got shape {shape}.")
+        raise UserError(f"Expected public images with 1 or 3 channels (--channels), got shape {shape}.")
     name = str(name_or_path)
     if name in DRAWN:
         return _drawn(name, shape, count, key_seed)
@@ -128,7 +128,7 @@ def _parts(rooms: list[float], count: int, name: str) -> list[int]:
     while (left := count - sum(found)) > 0:
         free = [i for i, room in enumerate(rooms) if found[i] < room]
         if not free:
-            raise UserError(f"Expected {count} public images, but '{name}' has only {sum(found)}; ask for fewer.")
+            raise UserError(f"Expected {count} public images, but '{name}' has only {sum(found)}; lower public_count.")
         for k, i in enumerate(free):
             found[i] += int(min(rooms[i] - found[i], left // len(free) + (k < left % len(free))))
     return found
@@ -162,7 +162,7 @@ def _folder(folder: Path, shape: tuple[int, int, int], count: int, rng: np.rando
     from prismfl.data.folders import SUFFIXES
 
     if not folder.is_dir():
-        raise UserError(f"Expected a folder of public images at {folder}, but there is none.")
+        raise UserError(f"Expected a folder of public images (--public) at {folder}, but there is none.")
     files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
     if not files:
         raise UserError(f"Expected PNG or JPEG images in {folder}, got none.")
@@ -196,9 +196,9 @@ def _image_spec(name: str) -> Spec:
     if spec is None:
         near = difflib.get_close_matches(name, public_names(), n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"use a folder or one of {', '.join(public_names())}."
-        raise UserError(f"Unknown public images '{name}'; {hint}")
+        raise UserError(f"Unknown public images '{name}' (--public); {hint}")
     if spec.kind != "image":
-        raise UserError(f"Expected images as public data, got the table '{name}'; use procedural or another image set.")
+        raise UserError(f"Expected images as --public, got the table '{name}'; use procedural or another image set.")
     return spec
 
 

@@ -228,7 +228,10 @@ def class_codes(values: Values, classes: Sequence[str], faults: Faults) -> npt.N
     for row, value in enumerate(values):
         code = names.code(value)
         if code is None:
-            rest = f"in row {row + 1} is not one of the declared classes ({listed(classes)})."
+            rest = f"in row {row + 1} is not one of the declared classes ({listed(classes)}); mend it or --classes."
+            number = value_of(plain(value))
+            if number is not None and not number.is_integer():
+                rest += " A number with a fraction is a quantity: turn it into classes first."
             error = CellError(f"Label '{shown(plain(value))}' {rest}", without_values=f"The label {rest}")
             faults.note(row, "its label is not a declared class", error)
         else:

@@ -12,8 +12,8 @@ from prismfl.data.columns import Columns, read_columns
 from prismfl.data.found import TABLES
 from prismfl.data.looks import Look, constant_in, decimals_of, format_of, is_id, look_of, signs_of, step_of
 from prismfl.data.schema import listed
-from prismfl.data.schema_file import toml_value as _quoted
 from prismfl.errors import UserError
+from prismfl.files.written import toml_value as _quoted
 
 UNIT_ROWS = 10
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

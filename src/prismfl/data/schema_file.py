@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from prismfl.data.constraints import MOST_PAIRS, Constraint
 from prismfl.data.schema import Column, Schema, plain
 from prismfl.errors import UserError
 from prismfl.files.bounded import read_regular
+from prismfl.files.written import toml_value
 
 LIMIT = 4 * 2**20  # bytes
 DEPTH = 20
@@ -156,11 +156,6 @@ def schema_toml(schema: Schema) -> str:
         for one in words.get(key, ()):
             lines += ["", f"[[{key}]]", *(f"{name} = {toml_value(value)}" for name, value in one.items())]
     return "\n".join(lines) + "\n"
-
-
-def toml_value(value: object) -> str:
-    """Text, numbers, true and lists of them in TOML: as in JSON, but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _constraint_words(constraint: Constraint) -> dict[str, Any]:

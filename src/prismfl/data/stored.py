@@ -53,7 +53,7 @@ def read_sheet(content: bytes, *, columns: int, side: int) -> Pixels:
     try:
         sheet = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
     except OSError as error:
-        raise UserError(f"This Pillow cannot read the picture sheet ({error}); WebP and JPEG are needed.") from None
+        raise UserError(f"This Pillow cannot read the picture sheet ({error}): pip install -U pillow.") from None
     tiles = sheet.reshape(-1, side, columns, side, 3).transpose(0, 2, 4, 1, 3)
     return tiles.reshape(-1, 3, side, side)
 

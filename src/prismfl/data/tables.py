@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from prismfl.data.faults import Faults
 from prismfl.data.found import Bounds, Found
 from prismfl.data.ids import id_column
 from prismfl.data.prints import bag_prints, row_prints
-from prismfl.data.schema import Column, Schema, listed, plain
+from prismfl.data.schema import Column, Schema, listed, plain, value_of
 from prismfl.errors import UserError
 
 TEST_WORDS = frozenset({"1", "true", "test"})
@@ -60,12 +61,12 @@ def found_table(
     others = {"unit": roles.unit, "natural": roles.natural, "test": roles.test}
     for role, name in {"label": target, **others}.items():
         if name is not None and name not in table:
-            raise UserError(f"Expected {role} column '{name}' in {path}, got columns {listed(table)}.")
+            raise UserError(missing_column(name, table, path, role=role))
     taken = {target, *others.values()}
     declared = _declared(path, table, target, classes=classes, schema=schema, bounds=bounds, roles=roles)
     for name in declared.names:
         if name not in table:
-            raise UserError(f"Expected column '{name}' of the schema in {path}, got columns {listed(table)}.")
+            raise UserError(missing_column(name, table, path))
     if not table[target] and not faults.lenient:
         raise UserError(f"Expected records in {path}, got only a header.")
     try:
@@ -98,6 +99,16 @@ def found_table(
         faults=faults,
         more=(row_prints(used), bag),
     )
+
+
+def missing_column(name: str, table: Columns, path: Path | str, *, role: str = "") -> str:
+    """What to say of a column that is declared but not in the file."""
+    near = difflib.get_close_matches(name, table, n=1)
+    numbers = bool(table) and all(value_of(column) is not None for column in table)
+    hint = f"; did you mean '{near[0]}'?" if near else "; is the header line missing?" if numbers else "."
+    option = {"natural": "--split natural"}.get(role, f"--{role}")
+    what = f"{role} column '{name}' ({option})" if role else f"column '{name}' of the schema"
+    return f"Expected {what} in {path}, got columns {listed(table)}{hint}"
 
 
 def ignored(unused: Sequence[str], schema: Schema) -> tuple[str, ...]:

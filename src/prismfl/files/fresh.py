@@ -75,6 +75,27 @@ def refuse_existing(paths: Iterable[Path]) -> None:
             raise UserError(f"'{path}' exists already; choose another with -o.")
 
 
+def check_place(path: Path, *, needed: int = 0, option: str = "-o") -> None:
+    """One clear line where nothing can be written at `path`, or not so many bytes: told before anything is spent.
+
+    Nothing is left behind: the folders that would have to be made are not made yet.
+    """
+    there = path if path.is_dir() else next(one for one in path.absolute().parents if one.exists())
+    probe = _part(there / "probe")
+    try:
+        with open(probe, "xb", opener=opener):
+            pass
+        probe.unlink()
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        raise UserError(f"Cannot write to '{path}': {error.strerror}; choose another place with {option}.") from None
+    if free < needed:
+        raise UserError(
+            f"About {needed / 1e6:,.0f} MB would be written to '{path}', where {free / 1e6:,.0f} MB are free; make "
+            f"room, or choose another place with {option}."
+        )
+
+
 def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 

@@ -12,10 +12,10 @@ from typing import Literal
 
 import torch
 
-from prismfl.core.method import Inbox
+from prismfl.core.method import Inbox, Items
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
-from prismfl.nets.training import average
+from prismfl.nets.training import Mean, average
 
 Aggregate = Literal["mean", "clipped-mean", "median", "trimmed-mean"]
 HOW = "how sites are combined; clipped-mean: none counts for more than twice the median site"
@@ -41,6 +41,31 @@ def combine(rule: Aggregate, inbox: Inbox, item: str, *, base: Params | None = N
     if rule == "clipped-mean":
         factors = clip_factors({site: length(inbox[site][item].tensors, base) for site in sites})
     return average(_shortened(inbox[site][item].tensors, base, factors[site]) for site in sites)
+
+
+class Combining:
+    """`combine` for releases that come one by one, in the order of their sites' names.
+
+    Of a clipped mean nobody can say before the end who is clipped. As a rule nobody is, and the mean is right; else
+    the releases are needed once more.
+    """
+
+    def __init__(self, rule: Literal["mean", "clipped-mean"], item: str, *, base: Params | None = None) -> None:
+        self._rule, self._item, self._base = rule, item, base
+        self._mean, self._lengths = Mean(), list[float]()
+
+    def add(self, items: Items) -> None:
+        """One release more."""
+        tensors = items[self._item].tensors
+        if self._rule == "clipped-mean":
+            self._lengths.append(length(tensors, self._base))
+        self._mean.add(tensors)
+
+    def value(self) -> Params | None:
+        """What `combine` gives; None where a release is to be shortened."""
+        lengths = {str(place): size for place, size in enumerate(self._lengths)}
+        shortened = bool(lengths) and any(factor != 1.0 for factor in clip_factors(lengths).values())
+        return None if shortened else self._mean.value()
 
 
 def clip_factors(lengths: Mapping[str, float]) -> dict[str, float]:

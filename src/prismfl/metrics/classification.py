@@ -27,12 +27,10 @@ def classifier_scores(logits: torch.Tensor, y: torch.Tensor, *, classes: int) ->
     else means over the classes; `auc` is one class against the others, averaged. Classes without a held-out record have
     no recall and stay out of the means. `ece` and `brier` say whether the probabilities can be believed.
     """
-    from sklearn.metrics import confusion_matrix
-
     # A model that overflowed has scores too: its numbers are not, but the run that made it was paid for.
     chances, labels = torch.softmax(torch.nan_to_num(logits.double()), 1).numpy(), y.numpy().astype(np.int64)
     guess = logits.argmax(1).numpy()
-    confusion = confusion_matrix(labels, guess, labels=np.arange(classes))
+    confusion = np.bincount(labels * classes + guess, minlength=classes**2).reshape(classes, classes)
     positive = None if classes != 2 else int(confusion[1].sum() <= confusion[0].sum())
     return {
         **{name: _rounded(values[0]) for name, values in _of_matrices(confusion[None], positive).items()},
@@ -84,9 +82,8 @@ def _of_matrices(matrices: Array, positive: int | None) -> dict[str, Array]:
 
 
 def _area(own: Array, scores: Array) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    return 100.0 * float(roc_auc_score(own, scores))
+    order = np.argsort(scores, kind="stable")
+    return float(_weighted_areas(scores[order], own[order], np.ones((len(own), 1)))[0])
 
 
 def _mean_over_classes(score: Any, labels: Array, chances: Array) -> float | None:
@@ -96,15 +93,18 @@ def _mean_over_classes(score: Any, labels: Array, chances: Array) -> float | Non
 
 
 def _precision(labels: Array, chances: Array, positive: int | None) -> float | None:
-    from sklearn.metrics import average_precision_score
-
-    def score(own: Array, scores: Array) -> float:
-        return 100.0 * float(average_precision_score(own, scores))
-
     if positive is None:
-        return _mean_over_classes(score, labels, chances)
+        return _mean_over_classes(_average_precision, labels, chances)
     own = labels == positive
-    return score(own, chances[:, positive]) if own.any() else None
+    return _average_precision(own, chances[:, positive]) if own.any() else None
+
+
+def _average_precision(own: Array, scores: Array) -> float:
+    """The precision at each threshold, by the recall that it adds; records of one score are named together."""
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0, True)
+    named, right = np.flatnonzero(last) + 1, np.cumsum(own[order])[last]
+    return 100.0 * float(np.sum(np.diff(right, prepend=0) * right / named)) / float(own.sum())
 
 
 def calibration_error(chances: Array, labels: Array, guess: Array) -> float:

@@ -31,16 +31,34 @@ def descend(params: Params, gradient: Callable[[Params, int], Params], *, steps:
     return params
 
 
+class Mean:
+    """The unweighted mean of models, one after the other: site sizes are private, so every site counts the same."""
+
+    def __init__(self) -> None:
+        self._total: Params = {}
+        self._kinds: dict[str, torch.dtype] = {}
+        self._count = 0
+
+    def add(self, model: Params) -> None:
+        """One model more."""
+        if not self._count:
+            self._kinds = {k: v.dtype for k, v in model.items()}
+            self._total = {k: v.to(torch.float64, copy=True) for k, v in model.items()}
+        else:
+            self._total = {k: self._total[k].add_(v) for k, v in model.items()}
+        self._count += 1
+
+    def value(self) -> Params:
+        """The mean so far."""
+        return {k: (v / self._count).to(self._kinds[k]) for k, v in self._total.items()}
+
+
 def average(models: Iterable[Params]) -> Params:
-    """The unweighted mean: site sizes are private, so every site counts the same. Holds one model at a time."""
-    total: Params = {}
-    kinds: dict[str, torch.dtype] = {}
-    count = 0
+    """The unweighted mean. Holds one model at a time."""
+    mean = Mean()
     for model in models:
-        kinds = kinds or {k: v.dtype for k, v in model.items()}
-        total = {k: v.to(torch.float64, copy=True) if not count else total[k].add_(v) for k, v in model.items()}
-        count += 1
-    return {k: (v / count).to(kinds[k]) for k, v in total.items()}
+        mean.add(model)
+    return mean.value()
 
 
 def fit(

@@ -8,18 +8,19 @@ hockey-stick divergence (Balle, Barthe, Gaboardi 2018) the question reduces to N
 Gaussians, and that grows with the norms of the shifts (Choquette-Choo et al. 2023, corollary 4.7), which are at most
 1 and 2. A Poisson-sampled Laplace under replace-one is refused.
 
-dp_accounting loads scipy, which takes most of a second: it is imported on first use.
+dp_accounting loads scipy, which takes most of a second: it is imported on first use, or in a process beside this one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import lru_cache
 from typing import Any
 
 from prismfl.errors import UserError
+from prismfl.privacy import beside
 from prismfl.privacy.cost import Branch, Cost, Mechanism, Relation
 
 ORDERS: tuple[float, ...] = (
@@ -198,7 +199,31 @@ def _branch_epsilon(branch: Branch, relation: Relation, delta: float) -> float:
     if _too_long(branch):
         offers = (rdp - rdp_room(order, 0.0, delta) for order, rdp in _long_rdp(branch, relation))
         return max(0.0, min(offers))
+    told = beside.ask("epsilon", _plain(branch), relation, delta)
+    return _composed_epsilon(branch, relation, delta) if told is None else float(told)
+
+
+def _composed_epsilon(branch: Branch, relation: Relation, delta: float) -> float:
     return max(0.0, float(_composed(branch, relation).get_epsilon_for_delta(delta)))
+
+
+def served() -> dict[str, Callable[..., Any]]:
+    """What a process beside this one is asked for, with plain values; what it needs is loaded first."""
+    import dp_accounting.pld.privacy_loss_distribution
+    import dp_accounting.rdp  # noqa: F401
+
+    return {
+        "epsilon": lambda branch, relation, delta: _composed_epsilon(_branch(branch), relation, delta),
+        "rdp": _sampled_gaussian_rdp,
+    }
+
+
+def _plain(branch: Branch) -> list[list[Any]]:
+    return [[*astuple(mechanism), times] for mechanism, times in branch]
+
+
+def _branch(plain: Sequence[Sequence[Any]]) -> Branch:
+    return tuple((Mechanism(*fields), times) for *fields, times in plain)
 
 
 def _branch_delta(branch: Branch, relation: Relation, epsilon: float) -> float:
@@ -310,6 +335,9 @@ def _branch_rdp(branch: Branch, relation: Relation) -> tuple[float, ...]:
 
 
 def _sampled_gaussian_rdp(noise: float, rate: float) -> tuple[float, ...]:
+    told = beside.ask("rdp", noise, rate)
+    if told is not None:
+        return tuple(told)
     from absl import logging
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant

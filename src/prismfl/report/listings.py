@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prismfl.data import DATASETS, available, load, partition, public_names, summary
+from prismfl.data import DATASETS, available, public_names, summary
 from prismfl.data import plot as plot_split
 from prismfl.methods import METHODS
+from prismfl.runs.config import RunConfig
+from prismfl.runs.records import dealt, read_data
 
 Rows = list[dict[str, Any]]
 
@@ -48,13 +50,12 @@ def public_words() -> str:
     return f"Public images (--public): a folder, any image set above, or {', '.join(more)}."
 
 
-def split_rows(
-    name: str, *, sites: int, split: str, seed: int, data_dir: str | None = None, plot: Path | None = None
-) -> Rows:
-    """A row a site; with `plot`, a picture as well."""
-    dataset = load(name, data_dir=data_dir)
+def split_rows(config: RunConfig, *, plot: Path | None = None) -> Rows:
+    """A row a site, as the split of a config deals its data; with `plot`, a picture as well. Those of own data are
+    exact: they stay on the site."""
+    dataset = read_data(config)
     labels, classes = dataset.y_train.numpy(), dataset.spec.classes
-    parts = partition(labels, sites, split=split, seed=seed, classes=len(classes))
+    parts = dealt(config, dataset)
     if plot is not None:
         plot_split(parts, labels, classes, plot)
     return [

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from prismfl.data import DATASETS
-from prismfl.data.schema import plain
+from prismfl.data.schema import plain, value_of
 from prismfl.errors import UserError
 from prismfl.files.bounded import load_toml, load_yaml, read_text
 from prismfl.privacy.shares import Secrecy
@@ -34,6 +34,9 @@ class RunConfig(BaseModel):
     channels: Literal[1, 3] | None = Field(None, description="1 (grey) or 3 (colour) for your own images")
     unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
     relation: Literal["add-remove", "replace-one"] = "add-remove"
+    test: float | str = Field(
+        0.2, description="test part of your own data: a share, or a column that marks it (1, true, test)"
+    )
     subset: int | None = Field(None, ge=1, description="use only so many training records")
     sites: int = Field(5, ge=1)
     split: str = Field("iid", description="iid, dirichlet(alpha=0.5), pathological(classes_per_site=2), shards, fedlap")
@@ -59,7 +62,14 @@ class RunConfig(BaseModel):
     )
     device: str = "cpu"
     threads: int = Field(1, ge=1, description="torch threads; one gives the same bits on every machine")
-    transcript: Literal["ends", "full", "digests"] = Field("ends", description="which rounds are kept whole")
+    workers: int | None = Field(
+        None,
+        ge=0,
+        description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it",
+    )
+    transcript: Literal["ends", "full", "digests"] = Field(
+        "ends", description="which rounds are kept whole; ends: the first and the last, of fifty sites at most"
+    )
     ledger: str | None = Field(None, description="folder of the ledgers that last (your own data: yours by default)")
     dataset: str | None = Field(None, description="declared name of your own data on the ledger (default: their path)")
     cap: float | None = Field(None, description="each site's cap on epsilon, over all runs of its ledger")
@@ -79,6 +89,17 @@ class RunConfig(BaseModel):
         if any(isinstance(name, bool) for name in value):
             raise ValueError('yes, no, true and false are no names in YAML; quote them: ["yes", "no"]')
         return [plain(name) if isinstance(name, int | float) else name for name in value]
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _as_share(cls, value: object) -> object:
+        """A share, also where it comes as text; a column's name otherwise."""
+        share = value_of(value) if isinstance(value, str) else value
+        if isinstance(share, int | float) and not isinstance(share, bool):
+            if not 0 <= share < 1:
+                raise ValueError("Input should be a share of at least 0 and below 1, or a column's name")
+            return float(share)
+        return value
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -115,7 +136,7 @@ def merge(
     """`base` with overrides of the form a.b=c. A bare key that is a setting of the method goes to the settings."""
     given = base.get("settings", {})
     if not isinstance(given, Mapping):
-        raise UserError(f"Expected settings as a group of keys, got {given!r}.")
+        raise UserError(f"Expected settings as a group of keys (key: settings), got {given!r}.")
     merged: dict[str, Any] = {**base, "settings": dict(given)}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -164,10 +185,10 @@ def validate(kind: type[BaseModel], values: Mapping[str, Any], where: str) -> An
 def check(config: RunConfig) -> None:
     """Refuse what cannot be."""
     if config.epsilon is not None and not (config.epsilon > 0 and math.isfinite(config.epsilon)):
-        raise UserError(f"Expected epsilon > 0, got {config.epsilon}.")
+        raise UserError(f"Expected epsilon > 0 (--epsilon), got {config.epsilon}.")
     if config.epsilon is not None and config.settings.get("sigma") is not None:
-        raise UserError(f"Give epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
+        raise UserError(f"Give --epsilon or sigma, not both (got {config.epsilon} and {config.settings['sigma']}).")
     if not 0 < config.delta < 1:
-        raise UserError(f"Expected delta in (0, 1), got {config.delta}.")
+        raise UserError(f"Expected delta in (0, 1) (--delta), got {config.delta}.")
     if config.cap is not None and not (config.cap > 0 and math.isfinite(config.cap)):
-        raise UserError(f"Expected cap > 0, got {config.cap}.")
+        raise UserError(f"Expected cap > 0 (--cap), got {config.cap}.")

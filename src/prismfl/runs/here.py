@@ -17,20 +17,8 @@ from prismfl.runs.config import HERE, RunConfig, check_keys, read, validate
 KEYS = frozenset(
     {
         *("data", "schema_file", "label", "classes", "image_size", "channels", "unit", "relation", "records", "subset"),
-        *(
-            "method",
-            "model",
-            "sites",
-            "split",
-            "epsilon",
-            "delta",
-            "cap",
-            "public",
-            "public_count",
-            "encoder",
-            "tuning",
-        ),
-        *("dataset", "settings"),
+        *("test", "dataset", "method", "model", "sites", "split", "epsilon", "delta", "cap", "public", "public_count"),
+        *("encoder", "tuning", "settings"),
     }
 )
 """Keys that a file which nobody named may hold."""

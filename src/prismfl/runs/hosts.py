@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prismfl import runtime
 from prismfl.core.job import Job
-from prismfl.core.rounds import Host, Hub
+from prismfl.core.rounds import ROOM, Host, Hub, folding_of, initial_state
 from prismfl.data import Dataset
 from prismfl.errors import UserError
 from prismfl.privacy.ledger.admission import Cap
@@ -24,46 +24,72 @@ from prismfl.runs.records import (
     shown_records,
 )
 
-FILES_OF_A_LEDGER = 3  # SQLite's own, its log, and the log's index
-OTHER_FILES = 256
+OPEN_FILES = 256  # however many sites there are
 
 
 def open_hosts(
-    job: Job, config: RunConfig, dataset: Dataset, parts: Sequence[Rows], *, folder: Path
+    job: Job, config: RunConfig, dataset: Dataset, parts: Sequence[Rows], *, folder: Path, room: int = ROOM
 ) -> tuple[list[Host], Hub | None]:
     """Each site with its records and ledger; the plan is reserved before any record is used.
 
-    The user's own data are one data set on the user's one ledger, of which each simulated site holds a part.
+    The data are one data set on one ledger, of which each simulated site holds a part: the user's own data on the
+    user's one ledger, named data on the run's own. Where `config.ledger` names a folder for named data, each site has
+    a ledger there that outlives the run; so had every site of a run that an earlier version began.
     """
-    plan = job.plan()
+    runtime.allow_open_files(OPEN_FILES, f"{len(parts)} sites")
     client_level = job.method.guarantee == "client"
+    plan = job.plan()
     cap = None if config.cap is None else Cap(config.cap, config.delta, plan.unit, plan.relation)
-    own, deployed = is_own(config), config.noise == "operating-system"
-    book = Ledger.open(own_ledger(config)) if own else None
-    identity = "" if book is None else _declare_own(book, job, config, dataset, None if client_level else cap)
     ledgers = Path(config.ledger) if config.ledger else folder / "ledger"
-    if book is None:
-        runtime.allow_open_files(FILES_OF_A_LEDGER * (len(parts) + 1) + OTHER_FILES, f"{len(parts)} sites")
-    hosts = []
-    for name, rows in zip(job.task.sites, parts):
-        records, place = records_of(dataset, rows), folder / "memory" / name
-        if book is not None:
-            hosts.append(Host(name, records, book, identity, place, part=name, deployed=deployed))
-            continue
-        ledger = Ledger.open(ledgers / f"{name}.sqlite")
-        known = ledger.dataset(
-            f"{config.data}/{name}",
-            records=raw_records(shown_records(dataset, rows)),
-            cap=None if client_level else cap,
-        )
-        ledger.reserve(job.run, known, job.site_plan())
-        hosts.append(Host(name, records, ledger, known, place, deployed=deployed))
+    own = is_own(config)
+    rows_of = dict(zip(job.task.sites, parts))
+    if not own and (config.ledger or (ledgers / f"{job.task.sites[0]}.sqlite").exists()):
+        hosts = [
+            _alone(job, config, dataset, name=name, rows=rows, cap=None if client_level else cap, folder=folder)
+            for name, rows in rows_of.items()
+        ]
+    else:
+        if own:
+            book = Ledger.open(own_ledger(config))
+            identity = _declare_own(book, job, config, dataset, None if client_level else cap)
+        else:
+            book = Ledger.open(ledgers / LEDGER_FILE, lasting=False)
+            shown = (record for rows in parts for record in raw_records(shown_records(dataset, rows)))
+            identity = book.dataset(config.data, records=shown, cap=None if client_level else cap)
+            book.reserve(job.run, identity, job.site_plan())
+        keep = own or folding_of(job, initial_state(job), room=room) is None
+        hosts = [
+            Host(
+                name,
+                records_of(dataset, rows),
+                book,
+                identity,
+                folder / "memory" / (name if job.secure else ""),  # secrets are each site's own, locks are all
+                part=name,
+                deployed=config.noise == "operating-system",
+                keep=keep,
+            )
+            for name, rows in rows_of.items()
+        ]
     if not client_level:
         return hosts, None
-    ledger = Ledger.open(ledgers / "hub.sqlite")
+    ledger = Ledger.open(ledgers / "hub.sqlite", lasting=own or bool(config.ledger))
     clients = ledger.dataset("clients", records=[name.encode() for name in job.task.sites], cap=cap)
     ledger.reserve(job.run, clients, plan)
-    return hosts, Hub(ledger, clients, deployed=deployed)
+    return hosts, Hub(ledger, clients, deployed=config.noise == "operating-system")
+
+
+def _alone(
+    job: Job, config: RunConfig, dataset: Dataset, *, name: str, rows: Rows, cap: Cap | None, folder: Path
+) -> Host:
+    """A simulated site with a ledger of its own that lasts; it is open only while the site is at work."""
+    ledger = Ledger.open((Path(config.ledger) if config.ledger else folder / "ledger") / f"{name}.sqlite")
+    shown = raw_records(shown_records(dataset, rows))
+    known = ledger.dataset(f"{config.data}/{name}", records=shown, cap=cap)
+    ledger.reserve(job.run, known, job.site_plan())
+    ledger.shut()
+    deployed = config.noise == "operating-system"
+    return Host(name, records_of(dataset, rows), ledger, known, folder / "memory" / name, deployed=deployed)
 
 
 def own_ledger(config: RunConfig) -> Path:

@@ -69,7 +69,7 @@ def find_method(name: str) -> Method:
         raise UserError(f"Method '{name:.80}' is not one of prismfl's own; only run, plan and resume import code.")
     near = difflib.get_close_matches(name, METHODS, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(METHODS)}."
-    raise UserError(f"Unknown method '{name}'; {hint}")
+    raise UserError(f"Unknown method '{name}' (--method); {hint}")
 
 
 def configure(options: Mapping[str, Any], method: Method | None = None) -> RunConfig:
@@ -156,7 +156,9 @@ def task_of(
         spec = encoded.spec_of_rows(spec, config, method)
     if method.kinds and spec.kind not in method.kinds:
         kinds = " and ".join(method.kinds)
-        raise UserError(f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}.")
+        raise UserError(
+            f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}; give another --method."
+        )
     sites = 1 if method.pooled else config.sites
     check_records(config)
     size = config.subset or spec.train_size
@@ -239,7 +241,7 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
     wants_noise = "sigma" in method.settings.model_fields
     if method.guarantee is None and config.epsilon is not None:
         raise UserError(
-            f"Method '{method.name}' has no DP guarantee, so epsilon {config.epsilon} cannot be met; leave it out."
+            f"Method '{method.name}' has no DP guarantee, so --epsilon {config.epsilon} cannot be met; leave it out."
         )
     if not wants_noise or getattr(settings, "sigma", None) is not None:
         return settings
@@ -255,9 +257,15 @@ def resolve(config: RunConfig, task: Task, method: Method) -> Settings:
 def warnings_of(config: RunConfig, task: Task, settings: Settings, method: Method) -> list[str]:
     """What to tell the user before the run: the method's advice, and a delta that is too large."""
     found = method.advice(settings, task) if method.advice is not None else []
-    if config.delta >= 1.0 / task.records:
-        found.append(f"delta {config.delta:g} is not below 1 / {task.records} (records a site): the guarantee is weak.")
-    return found
+    weak = large_delta(config.delta, task.records) if method.guarantee is not None else None
+    return found if weak is None else [*found, weak]
+
+
+def large_delta(delta: float | None, records: int) -> str | None:
+    """What to say of a delta at which a whole record may be given away."""
+    if delta is None or delta * records < 1:
+        return None
+    return f"delta {delta:g} is not below 1 / {records} (declared records): the guarantee is weak; lower --delta."
 
 
 def plan(
@@ -283,8 +291,6 @@ def plan(
     settings = resolve(config, task, method)
     cost = method.plan(settings, task)
     once = method.plan(settings.model_copy(update={"rounds": 1}), task)
-    shapes = method.shapes(settings, task)
-    size = sum(_width(dtype) * math.prod(shape) for item in shapes.values() for dtype, shape in item.values())
     releases = settings.rounds * len(task.sites)
     return Plan(
         method=method.name,
@@ -298,11 +304,18 @@ def plan(
         guarantee=guarantee_words(cost),
         rounds=settings.rounds,
         releases=releases,
-        bytes_up=size * releases,
+        bytes_up=sent_up(settings, task, method),
         records=task.records,
         cost=cost.describe(),
         warnings=tuple(warnings_of(config, task, settings, method)),
     )
+
+
+def sent_up(settings: Settings, task: Task, method: Method) -> int:
+    """The bytes of all releases of a run, by the public shapes of its method."""
+    shapes = method.shapes(settings, task)
+    size = sum(_width(dtype) * math.prod(shape) for item in shapes.values() for dtype, shape in item.values())
+    return size * settings.rounds * len(task.sites)
 
 
 def guarantee_words(cost: Cost, noise: str = DEPLOYMENT) -> str:

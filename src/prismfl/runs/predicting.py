@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -47,11 +47,18 @@ def predict_records(
     *,
     fmt: str = "csv",
     score: bool = False,
+    label: str | None = None,
     data_dir: str | None = None,
     progress: Progress = lambda *_: None,
 ) -> Told:
-    """Writes a line for each record of `data` that can be read."""
-    unseen = open_unseen(data, Form(model.shape, model.classes, model.schema), data_dir=data_dir)
+    """Writes a line for each record of `data` that can be read; `label` is a table's column where it has another name
+    than in the run."""
+    schema = model.schema
+    if label is not None:
+        if schema is None:
+            raise UserError("Expected no --label: the run's records have no named columns.")
+        schema = replace(schema, label=label)
+    unseen = open_unseen(data, Form(model.shape, model.classes, schema), data_dir=data_dir)
     if score and not unseen.labelled:
         raise UserError(f"'{data}' has no labels that are classes of the run, so there is no score; leave out --score.")
     write, done = _writer(file, fmt, model.classes), 0

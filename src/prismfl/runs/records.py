@@ -26,9 +26,6 @@ from prismfl.runs.planning import (
 Rows = np.ndarray[Any, Any]
 
 
-TEST_FRACTION = 0.2  # of own data without a test part of its own
-
-
 def spec_of(config: RunConfig) -> Spec:
     """The declared facts of the data; a run may take what is left open (an image size) from the files."""
     try:
@@ -44,11 +41,12 @@ def spec_of(config: RunConfig) -> Spec:
 
 
 def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
-    """The records. Own data without a test part of its own keep a fifth back for it, unless `held_out` is False."""
+    """The records. Own data without a test part of its own keep a share back for it, unless `held_out` is False."""
     if config.data in DATASETS:
         return load(config.data, data_dir=config.data_dir, subset=config.subset)
     check_path(config)
     split = parse_split(config.split)
+    marked = config.test if isinstance(config.test, str) else None
     return load_path(
         Path(config.data),
         label=config.label,
@@ -59,7 +57,8 @@ def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
         unit=unit_column(config),
         natural=split.column if split.name == "natural" else None,
         train_size=None if config.records is None else config.records * config.sites,
-        test_fraction=TEST_FRACTION if held_out else 0.0,
+        test=marked,
+        test_fraction=config.test if held_out and not isinstance(config.test, str) else 0.0,
     )
 
 
@@ -74,8 +73,11 @@ def parts_digest(dataset: Dataset, parts: Sequence[Rows]) -> str | None:
 
 def split_records(config: RunConfig, dataset: Dataset, job: Job) -> list[Rows]:
     """The rows of the training records that each site holds; a pooled method has all in one place."""
-    if job.method.pooled:
-        return [np.arange(len(dataset.y_train))]
+    return [np.arange(len(dataset.y_train))] if job.method.pooled else dealt(config, dataset)
+
+
+def dealt(config: RunConfig, dataset: Dataset) -> list[Rows]:
+    """The rows of the training records that the split of a config deals to each site."""
     return list(
         partition(
             dataset.y_train.numpy(),
@@ -102,10 +104,10 @@ def records_of(dataset: Dataset, rows: Rows) -> Callable[[], Records]:
     index = torch.from_numpy(np.asarray(rows))
     unit = None if dataset.unit_train is None else torch.as_tensor(dataset.unit_train)
     named: list[Identities] = []  # the same records in every round: named once
-    if dataset.pictures is not None:
-        named.append(shown_records(dataset, rows).identities)
 
     def take() -> Records:
+        if dataset.pictures is not None and not named:
+            named.append(shown_records(dataset, rows).identities)
         return Records(dataset.x_train[index], dataset.y_train[index], None if unit is None else unit[index], named)
 
     return take

@@ -109,8 +109,10 @@ class Reopened:
                 "again to judge an attack; attack a run with --seed, which is a simulation."
             )
         job, records, watch = self.whole_job, self.records[site], _Samples()
-        file = f"{site}.sqlite" if self.config.data in DATASETS else LEDGER_FILE
-        with Ledger.open(Path(self.config.ledger or self.directory.path / "ledger") / file, create=False) as ledger:
+        folder = Path(self.config.ledger or self.directory.path / "ledger")
+        alone = folder / f"{site}.sqlite"  # a ledger a site that lasts, or an earlier version's
+        file = alone if self.config.data in DATASETS and alone.exists() else folder / LEDGER_FILE
+        with Ledger.open(file, create=False) as ledger:
             raw = ledger.remembered(job.run, site, before=state.round)
         ask_once(
             job,

@@ -149,16 +149,28 @@ def spent_on(job: Job, hosts: list[Host], hub: Hub | None) -> tuple[float, Cost]
     if hub is not None:
         costs = [charged(hub.ledger, job, "client", "add-remove")]
     else:
-        costs = [charged(host.ledger, job, job.task.unit, job.task.relation, host.part) for host in hosts]
+        costs = list(charged_sites(job, hosts).values())
     worst = {cost: account.epsilon(cost, job.task.delta) for cost in set(costs)}
     cost = max(worst, key=lambda c: worst[c])
     return worst[cost], cost
 
 
-def charged(ledger: Ledger, job: Job, unit: str, relation: Relation, part: str = "") -> Cost:
-    """What a run has on a ledger (for one part of the data): the sum of its releases."""
-    mine = (charge.cost for charge in ledger.charges(run=job.run) if charge.part == part)
-    return sum(mine, start=Cost.zero(unit, relation))
+def charged(ledger: Ledger, job: Job, unit: str, relation: Relation) -> Cost:
+    """What a run has on a ledger: the sum of its releases."""
+    return sum(ledger.charged(job.run).values(), start=Cost.zero(unit, relation))
+
+
+def charged_sites(job: Job, hosts: Sequence[Host]) -> dict[str, Cost]:
+    """What a run has on the ledgers for each site; one ledger that holds many sites is read once."""
+    nothing, read = Cost.zero(job.task.unit, job.task.relation), dict[int, dict[str, Cost]]()
+    found = {}
+    for host in hosts:
+        if id(host.ledger) not in read:
+            read[id(host.ledger)] = host.ledger.charged(job.run)
+            if not host.part:
+                host.ledger.shut()
+        found[host.name] = read[id(host.ledger)].get(host.part, nothing)
+    return found
 
 
 def result_of(

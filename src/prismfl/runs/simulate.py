@@ -18,6 +18,7 @@ from prismfl.core.rounds import initial_state
 from prismfl.core.task import Task
 from prismfl.data import Dataset
 from prismfl.errors import UserError
+from prismfl.files.fresh import check_place
 from prismfl.metrics.utility import accuracy
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
@@ -41,6 +42,7 @@ from prismfl.runs.planning import (
     mixed_public,
     public_images_of,
     resolve,
+    sent_up,
     settled,
     task_of,
     tuned,
@@ -56,8 +58,11 @@ from prismfl.runs.records import (
     spec_of,
     split_records,
 )
-from prismfl.runs.result import Result, charged, predictor, result_of, save_synthetic, spent_on, total_of
+from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
 from prismfl.transport import in_process as local
+from prismfl.transport.workers import fitting, transport
+
+ROOM = 20_000_000  # bytes: checkpoints, metrics, what is drawn; releases come on top, kept on the way and at their end
 
 
 def run(
@@ -114,13 +119,14 @@ def _run(
     config = config.model_copy(update=places)
     created = datetime.now(UTC)
     identity = _identity(resolved, created if config.ledger or is_own(config) else None)
+    path = Path(config.out) if config.out else _default_path(config, method, created)
+    check_place(path, needed=ROOM + 2 * sent_up(settings, task, method), option="--out")
     job, dataset = _job(identity, resolved, settings, task, method, warn, given=given)
     parts = split_records(config, dataset, job) if given is None else parts_given(given, job)
     predictor(job)
     if encoded.looked_through(task, method):
         encoded.rows_of(task)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
-    path = Path(config.out) if config.out else _default_path(config, method, created)
     first = started_from(config, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
     keep_facts(directory, job.task, dataset.schema)
@@ -229,6 +235,7 @@ def _to_its_end(
     clock: Callable[[], float],
 ) -> Result:
     runtime.tune(config.threads)
+    count = fitting(1 if config.workers is None else config.workers, job)
     dataset = encoded.look(dataset, job.task, job.method, progress)
     hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
     predict = predictor(job)
@@ -253,7 +260,14 @@ def _to_its_end(
 
     with stages.listening(shown):
         outcome = local.run(
-            job, hosts, directory=directory, hub=hub, keep=config.transcript, progress=shown, after_round=after_round
+            job,
+            hosts,
+            directory=directory,
+            hub=hub,
+            keep=config.transcript,
+            progress=shown,
+            after_round=after_round,
+            transport=transport(count, *([hub.ledger] if hub else ())),
         )
         scores = scores_of(job, predict, outcome, dataset)
         _, cost = spent_on(job, hosts, hub)
@@ -268,13 +282,15 @@ def _to_its_end(
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
     save_synthetic(outcome.state, directory.path / "gen", job.task, dataset.schema)
-    unit, relation = job.task.unit, job.task.relation
-    extract = {host.name: charged(host.ledger, job, unit, relation, host.part).to_json() for host in hosts}
+    extract = {name: cost.to_json() for name, cost in charged_sites(job, hosts).items()}
     if hub is not None:
         extract["hub"] = charged(hub.ledger, job, "client", "add-remove").to_json()
     directory.write_json("ledger.json", extract)
     for ledger in {id(known): known for known in (*(h.ledger for h in hosts), *([hub.ledger] if hub else ()))}.values():
-        ledger.close(job.run)
+        ledger.close(job.run, forget=job.settings.rounds == 1 and not is_own(config))
+        if not ledger.lasting:
+            ledger.shrink()
+        ledger.shut()
     directory.write_json("result.json", result.as_dict())
     directory.set_status("finished")
     shutil.rmtree(directory.path / "memory", ignore_errors=True)  # locks and secrets of a run that is over
@@ -294,7 +310,8 @@ def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
 
 def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
-    public = config.model_dump(mode="json", exclude={"out", "ledger", "data_dir", "threads"})
+    kept_out = {"out", "ledger", "data_dir", "threads", "workers", "test"}
+    public = config.model_dump(mode="json", exclude=kept_out)
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"
 

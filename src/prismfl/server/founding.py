@@ -15,6 +15,7 @@ from prismfl.files import schema
 from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import read_regular
 from prismfl.files.fresh import write_folder
+from prismfl.files.written import toml_value
 from prismfl.runs.config import validate
 from prismfl.runs.names import check_name
 from prismfl.runs.planning import find_method
@@ -77,7 +78,8 @@ def make_keys(folder: Path, *, ca: Path | None, say: Say) -> Path:
     """On a party's own machine: its keys, and for a site what is read of its data. What to send to the other side."""
     if (folder / server_config.FILE).is_file():
         settings = load_server(folder)
-        certificates.make_authority(folder / "keys", [*settings.names, "127.0.0.1", "localhost"])
+        names = list(dict.fromkeys([*settings.names, "127.0.0.1", "localhost"]))
+        certificates.make_authority(folder / "keys", names)
         (folder / "sites").mkdir(exist_ok=True)
         schema.begin(folder, server_config.SCHEMA)
         return folder / "keys" / "ca.pem"
@@ -128,7 +130,7 @@ def _run(agreed: Agreed) -> str:
     if agreed.data not in DATASETS:
         told |= {"schema_file": None if agreed.schema_file is None else SCHEMA_FILE, "classes": agreed.classes}
         told |= {"image_size": agreed.image_size, "channels": agreed.channels, "records": agreed.records}
-    return "".join(f"{key} = {site_config.toml_value(value)}\n" for key, value in told.items() if value is not None)
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in told.items() if value is not None)
 
 
 def _server_steps(agreed: Agreed, host: str, port: int) -> str:

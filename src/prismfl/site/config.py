@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.errors import UserError
 from prismfl.files import schema
+from prismfl.files.written import toml_value
 from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
@@ -203,12 +202,3 @@ def as_toml(config: BaseModel) -> str:
         lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         lines.append("")
     return "\n".join(lines + tables)
-
-
-def toml_value(value: Any) -> str:
-    """A value as TOML writes it."""
-    # JSON text, numbers, booleans and lists of them are TOML as they are, but for letters beyond 16 bits, which JSON
-    # would write as two, and for DEL. 1e-05 is a TOML float as well.
-    if isinstance(value, float):
-        return repr(value)
-    return re.sub("\x7f", r"\\u007f", json.dumps(value, ensure_ascii=False))

@@ -28,7 +28,7 @@ def declared_site(
     data: str,
     cap: str,
     schema: str | None,
-    classes: str | None,
+    classes: Sequence[str] | None,
     bounds: str | None,
     part: str | None,
     honest: int | None,
@@ -37,14 +37,15 @@ def declared_site(
     """The config that options mean: lists with commas, 0/3 for a part, releases as the methods send them."""
     known = [METHODS[name] for name in methods if name in METHODS]
     kinds = {kind.kind for m in known for kind in m.leaves.values()} | (set() if honest is None else {"statistics"})
-    given: dict[str, object] = {**plain, "data": _absolute(data), "methods": list(methods), "releases": sorted(kinds)}
+    own = {key: value for key, value in plain.items() if value is not None}
+    given: dict[str, object] = {**own, "data": _absolute(data), "methods": list(methods), "releases": sorted(kinds)}
     given |= {
         "schema_file": schema and _absolute(schema),
         "honest": honest or 1,
         "bounds": bounds and bounds.split(","),
     }
     given["cap"] = cap if cap == "none" else _number(cap)
-    given["classes"] = classes and [name.strip() for name in classes.split(",")]
+    given["classes"] = list(classes) if classes else None
     if part is not None:
         first, _, second = part.partition("/")
         given |= {"part": first, "parts": second}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,48 @@ from prismfl.data.folders import folder_names
 from prismfl.data.pictures import grid, save_grid, save_sheet
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder
+from prismfl.files.fresh import check_place
 from prismfl.methods.prism import prism
 from prismfl.metrics.visual import compare
 from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, validate
+from prismfl.runs.planning import large_delta
 from prismfl.runs.records import read_data
 from prismfl.synth.arrays import prints_of
 from prismfl.synth.synthesizer import Synthesizer
-from prismfl.synth.ways import read_sets
+from prismfl.synth.ways import PRISM, read_sets
 
 READING = ("data_dir", "subset", "classes", "image_size", "channels")
+Warn = Callable[[str], None]
 
 
-def synth_images(data: str, *, out: Path, sets: Sequence[str] = (), **options: Any) -> dict[str, Any]:
+def synth_images(
+    data: str,
+    *,
+    out: Path,
+    sets: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
+    warn: Warn = lambda _: None,
+    **options: Any,
+) -> dict[str, Any]:
     """Fit, synthesise, write. `--set onsite=true` adds a picture that compares with private images and must stay.
 
-    `options` are those of `Synthesizer`.
+    `facts` are keys of a run that say what the data are; `options` are those of `Synthesizer`.
     """
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise UserError(f"'{out}' exists and is not an empty folder; choose another with -o.")
-    facts, settings = read_sets("prism", sets, (*READING, "public_count"))
-    onsite, drawn = bool(settings.pop("onsite", False)), facts.pop("public_count", 2000)
-    config: RunConfig = validate(RunConfig, {"data": data, "public_count": drawn, **facts}, "--set")
+    check_place(out)
+    told, settings = read_sets("prism", sets, (*READING, "public_count"))
+    onsite, drawn = bool(settings.pop("onsite", False)), told.pop("public_count", 2000)
+    given = {key: value for key, value in (facts or {}).items() if value is not None}
+    keys = {"data": data, "public_count": drawn, "records": PRISM.records, "sites": 1, **given, **told}
+    config: RunConfig = validate(RunConfig, keys, "--set")
     runtime.tune(torch.get_num_threads())
     # Only the comparison needs records that were not used.
     dataset = read_data(config, held_out=onsite)
+    weak = large_delta(options.get("delta"), options.get("records") or config.records or 1)
+    for line in (*dataset.notices, *([weak] if weak else [])):
+        warn(line)
     synthesizer = Synthesizer(
         method="prism",
         public_count=config.public_count,
@@ -54,7 +71,9 @@ def synth_images(data: str, *, out: Path, sets: Sequence[str] = (), **options: A
     )
     prints = dataset.prints_train or prints_of(dataset.x_train.numpy())
     name = data if data in DATASETS else str(Path(data).resolve())
-    synthesizer.fit_records(Holder(Records(dataset.x_train, dataset.y_train), prints, name))
+    unit = None if dataset.unit_train is None else torch.from_numpy(dataset.unit_train)
+    holder = Holder(Records(dataset.x_train, dataset.y_train, unit), prints, name)
+    synthesizer.fit_records(holder, unit=dataset.spec.unit or "record")
     return _write(out, synthesizer, dataset, onsite=onsite)
 
 

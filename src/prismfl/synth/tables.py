@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,12 @@ from prismfl.data.schema import Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
 from prismfl.data.schema_file import parse_any, read_content, schema_words
 from prismfl.data.table_files import can_write, certificate_path, table_bytes
-from prismfl.data.tables import ignored
+from prismfl.data.tables import ignored, missing_column
 from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
+from prismfl.files.fresh import check_place
 from prismfl.rng import Key
+from prismfl.runs.planning import large_delta
 from prismfl.synth.frames import own_settings
 from prismfl.synth.synthesizer import Synthesizer
 from prismfl.synth.ways import read_sets, table_method
@@ -72,9 +75,13 @@ class Table:
 def synth_table(
     data: str,
     *,
-    schema: Path | None,
+    schema: str | Path | None,
     out: Path,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    unit: str | None = None,
     records: int | None = None,
+    about: int | None = None,
     rows: int | None = None,
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -87,24 +94,29 @@ def synth_table(
 ) -> dict[str, Any]:
     """Write a synthetic table with the same columns and types to `out`, and its certificate beside it.
 
-    `keep` are the columns to take alone, `drop` those to leave out. What lies at `out` already is replaced only with
-    `force`, and that is asked before anything is charged. `method` is
-    one of TABLE_METHODS; `options` are those of `Synthesizer`.
+    `label`, `classes`, `unit` and `records` win over the schema's, `about` is the number of records where neither says
+    it. `keep` are the columns to take alone, `drop` those to leave out. What lies at `out` already is replaced only
+    with `force`, and that is asked before anything is charged. `method` is one of TABLE_METHODS;
+    `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
     can_write(out)
     _refuse_existing([out, certificate_path(out)], force=force)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    check_place(out)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
     if method not in TABLE_METHODS:
         raise UserError(f"Unknown method '{method}' for a table; choose one of {', '.join(TABLE_METHODS)}.")
     way = TABLE_METHODS[method]
-    _, given = read_sets(way, sets)
-    table = read_private(data, schema, keep=keep, drop=drop, warn=warn)
-    size = _declared_size(table, records)
-    defaults = {} if way == "dp-marginals" else COPULA if method == "dp-copula" else _defaults(size, given)
-    settings = {**defaults, **given, **own_settings(way, table.schema)}
+    _, more = read_sets(way, sets)
+    given = {"label": label, "classes": classes and tuple(plain(name) for name in classes), "unit": unit}
+    told = {key: value for key, value in given.items() if value not in (None, "record")}
+    table = read_private(data, schema, told=told, keep=keep, drop=drop, warn=warn)
+    size = _declared_size(table, records, about)
+    if (line := large_delta(options.get("delta"), size)) is not None:
+        warn(line)
+    defaults = {} if way == "dp-marginals" else COPULA if method == "dp-copula" else _defaults(size, more)
+    settings = {**defaults, **more, **own_settings(way, table.schema)}
     synthesizer = Synthesizer(
         method=way, records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
@@ -130,13 +142,14 @@ def preferred(warn: Warn = lambda _: None) -> str:
 
 def read_private(
     data: str,
-    schema: Path | None,
+    schema: str | Path | None,
     *,
+    told: Mapping[str, Any] = MappingProxyType({}),
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     warn: Warn = lambda _: None,
 ) -> Table:
-    """A user's file with its schema, or a named table (its training part)."""
+    """A user's file with its schema, or a named table (its training part). `told` wins over the schema."""
     if data in DATASETS:
         found = load(data)
         assert found.schema is not None
@@ -149,7 +162,8 @@ def read_private(
         return Table(data, found.schema, True, order, holder)
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
-    declared, labelled = read_declared(schema)
+    declared, labelled = read_declared(Path(schema))
+    declared, labelled = replace(declared, **told), labelled or "label" in told
     raw = load_columns(Path(data))
     for line in ignored([name for name in raw if name not in _used(declared)], declared):
         warn(line)
@@ -186,7 +200,7 @@ def _check_columns(data: str, raw: Columns, schema: Schema, labelled: bool) -> t
     expected = [*schema.names, *([schema.label] if labelled else []), *([schema.unit] if schema.unit else [])]
     for name in expected:
         if name not in raw:
-            raise UserError(f"Expected column '{name}' of the schema in {data}, got columns {listed(raw)}.")
+            raise UserError(missing_column(name, raw, data))
     rows = len(raw[expected[0]])
     if not rows:
         raise UserError(f"Expected records in {data}, got only a header.")
@@ -239,9 +253,9 @@ def _outside(values: list[Any], column: Column) -> int:
     return sum(not low <= number <= high for number in numbers if number is not None)
 
 
-def _declared_size(table: Table, records: int | None) -> int:
+def _declared_size(table: Table, records: int | None, about: int | None) -> int:
     known = DATASETS[table.name].train_size if table.holder.name in DATASETS else table.schema.train_size
-    declared = records if records is not None else known
+    declared = records if records is not None else known or about
     if declared is None:
         raise UserError(
             f"Expected a public (rounded) number of records for {table.name}: give --records, or train_size in the "

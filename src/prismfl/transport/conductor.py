@@ -28,6 +28,8 @@ SECURE = {"keys": 0.15, "letters": 0.3, "numbers": 0.7, "sent": 0.85, "shares": 
 """The turns of a round and when each ends, in parts of the round's deadline."""
 CARRIES = ("", "numbers")
 """The turns that send the state down and a release up."""
+WHOLE_SITES = 50
+"""Of so many sites the first and the last round are kept whole by default; of the others, their digests."""
 
 
 class QuorumError(PrismError):
@@ -58,12 +60,16 @@ class Conductor:
     before_step: Callable[[int], None] = lambda round: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    in_memory: Callable[[], Inbox] | None = None
+    in_memory: Callable[[State], Inbox] | None = None
     roster: dict[str, int] = field(default_factory=dict)
     greeted: dict[int, str] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
     traffic: dict[str, int] = field(default_factory=dict)
-    carried: int = 0
+    shown: tuple[int, frozenset[str]] = (-1, frozenset())
+    lowered: bool = False
+
+    def __post_init__(self) -> None:
+        self.known = frozenset(self.job.task.sites)
 
     def run(self) -> State:
         """All rounds that are left, and the end: the final state."""
@@ -114,7 +120,7 @@ class Conductor:
         elif answer.kind != "ready":
             self.greeted[place] = "refused"
             self._fault(round, name or f"place {place}", answer.code)
-        elif name not in self.job.task.sites or answer.site != name:
+        elif name not in self.known or answer.site != name:
             self._fault(round, name or f"place {place}", "unknown-site")
         elif self.roster.get(name, place) != place and self.roster[name] in self.post.places():
             self._fault(round, name, "duplicate-name")
@@ -134,7 +140,7 @@ class Conductor:
         """Every turn of a round, and the server's step on what they gave."""
         for place in [place for place, name in self.greeted.items() if name not in self.roster]:
             del self.greeted[place]  # a refusal is asked again, once a round: people correct their site.toml
-        self.traffic, self.carried = {"bytes_up": 0, "bytes_down": 0}, 0
+        self.traffic, self.lowered = {"bytes_up": 0, "bytes_down": 0}, False
         turns = PLAIN if self.job.secure is None else SECURE
         answers: dict[str, Inbox] = {}
         start = self.clock()
@@ -146,19 +152,21 @@ class Conductor:
 
     def _turn(self, state: State, turn: str, answers: Mapping[str, Inbox], seconds: float) -> Inbox:
         """What the sites answer in a turn. That of a secure sum is closed then: all later turns build on it."""
-        box, told = self._box(state.round, turn), self._told(state, turn, answers)
+        box = self.in_memory(state) if self.in_memory else self._box(state.round, turn)
+        told = self._told(state, turn, answers)
         if box.closed:
             return box
         for site in sorted(set(answers["keys"]) - set(told)) if turn == "letters" else ():
             self._fault(state.round, site, "roster-mismatch", "its list of the sites' keys is not the others'")
         check = self._check(state, turn, answers)
         down = encode(state.items if turn in CARRIES else {}, {"round": state.round})
+        refused, there = box.refused, set(box)
         requests = {
-            site: Request("round", self.description, state.round, seconds, down, turn, words)
-            for site, words in told.items()
-            if site not in box.refused
+            site: Request("round", self.description, state.round, seconds, down, turn, told[site])
+            for site in (sorted(told) if box.folds else told)
+            if site not in refused
         }
-        for site in [site for site in requests if self._held(box, site, check)]:
+        for site in [site for site in requests if site in there and self._held(box, site, check)]:
             self._count(state, requests.pop(site), site, box.raw(site))
         self._gather(state, requests, box, seconds=seconds, check=check)
         self._need(state, box, turn, len(told))
@@ -191,10 +199,14 @@ class Conductor:
     def _quorum(self, expected: int) -> int:
         return min(self.rules.quorum, expected)
 
+    def _shown(self, round: int) -> frozenset[str]:
+        """The sites of a round whose messages are kept whole."""
+        if self.shown[0] != round:
+            self.shown = round, frozenset(participants(self.job, round)[:WHOLE_SITES])
+        return self.shown[1]
+
     def _held(self, box: Inbox, site: str, check: Check) -> bool:
         """Whether a site's answer is there from before a crash, and still good. One that is not is removed."""
-        if site not in set(box):
-            return False
         try:
             check(site, box.raw(site))
         except WireError:
@@ -243,11 +255,13 @@ class Conductor:
     def _take(self, state: State, asked: Request, site: str, answer: Answer, *, box: Inbox, check: Check) -> None:
         """One answer: a release that counts, a code, or something that only costs its sender the round."""
         if answer.kind != "release":
+            box.skip(site)
             self._fault(asked.round, site, answer.code or "malformed")
             return
         try:
             items = check(site, answer.body)
         except WireError as error:
+            box.skip(site)
             self._fault(asked.round, site, error.code, str(error))
             return
         box.put(site, answer.body, items)
@@ -261,9 +275,10 @@ class Conductor:
         self.traffic["bytes_down"] += len(asked.told)
         if asked.turn in CARRIES:
             self.traffic["bytes_down"] += len(asked.state) if state.items else 0
-            self.carried += 1
-            whole = self.keep == "full" or (self.keep == "ends" and asked.round in (0, self.job.settings.rounds - 1))
-            self._note(asked.round, site, "down", asked.state, whole=whole and self.carried == 1)
+            ends = asked.round in (0, self.job.settings.rounds - 1) and site in self._shown(asked.round)
+            whole = self.keep == "full" or (self.keep == "ends" and ends)
+            self._note(asked.round, site, "down", asked.state, whole=whole and not self.lowered)
+            self.lowered = self.lowered or whole
             self._note(asked.round, site, "up", raw, whole=whole)
 
     def _close_round(self, state: State, answers: Mapping[str, Inbox]) -> State:
@@ -276,7 +291,7 @@ class Conductor:
         if self.hub is not None:
             self.hub.ledger.confirm(f"{self.job.run}/hub/{state.round}")
         # The checkpoint before this one may still be needed, and with it the releases that led from it to here.
-        for turn in answers:
+        for turn in answers if self.in_memory is None else ():
             self._box(state.round - 1, turn).clear()
         self.say(f"round {state.round + 1} of {self.job.settings.rounds} is done with {len(self.counted)} sites")
         self.after_round(after, self.traffic)
@@ -285,7 +300,7 @@ class Conductor:
     def _step(self, state: State, box: Inbox) -> State:
         """The server's step; a sender that makes it fail is named and left out, here and when the run is resumed."""
         quorum = self._quorum(len(participants(self.job, state.round)))
-        after, dropped = surviving_step(self.job, state, box, hub=self.hub, quorum=quorum)
+        after, dropped = surviving_step(self.job, state, box, hub=self.hub, quorum=quorum, folding=box.folded())
         for site, why in dropped.items():
             box.refuse(site)
             self.counted.discard(site)
@@ -300,8 +315,6 @@ class Conductor:
         return after
 
     def _box(self, round: int, turn: str) -> Inbox:
-        if self.in_memory is not None:
-            return self.in_memory()
         return Inbox(self.directory.path / "inbox" / (f"{round:04d}-{turn}" if turn else f"{round:04d}"))
 
     def _finish(self, state: State) -> None:

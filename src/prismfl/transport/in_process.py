@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.payloads import Payload, decode
-from prismfl.core.rounds import Host, Hub, adopt_step, site_step
+from prismfl.core.rounds import ROOM, Host, Hub, adopt_step, folding_of, participants, site_step
 from prismfl.runs.directory import RunDirectory
 from prismfl.secure import protocol as secure
 from prismfl.stages import Progress, listening
@@ -39,9 +39,17 @@ class InProcess:
         self.job, self.hosts, self.progress = job, hosts, progress
         self.own: dict[str, dict[str, Payload]] = {}
         self._names: dict[int, str | None] = {i: host.name for i, host in enumerate(hosts)}
+        self._by_name = {host.name: host for host in hosts}
+        self._shared = len({id(host.ledger) for host in hosts}) < len(hosts)
         self._asked: deque[tuple[int, Request]] = deque()
         self._state = (b"", State(0, {}))
         self._done = 0
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open but the ledgers."""
 
     def places(self) -> Mapping[int, str | None]:
         """Every host by its number, with its site's name."""
@@ -56,7 +64,20 @@ class InProcess:
         """Answer the queued requests one by one, each with its place and request."""
         while self._asked:
             place, request = self._asked.popleft()
-            yield place, request, self._answer(self.hosts[place], request)
+            self._tell(place, request)
+            answer = self._answer(self.hosts[place], request)
+            if not self._shared:
+                self.hosts[place].ledger.shut()  # open only while its site is at work
+            yield place, request, answer
+
+    def inbox(self, state: State, room: int) -> MemoryInbox:
+        """Where the answers to a round's requests are kept."""
+        return MemoryInbox(
+            again=lambda site: site_step(self.job, state, self._by_name[site]),
+            room=room,
+            folding=folding_of(self.job, state, room=room),
+            expected=participants(self.job, state.round),
+        )
 
     def _answer(self, host: Host, request: Request) -> Answer:
         if request.kind == "hello":
@@ -65,25 +86,31 @@ class InProcess:
         if request.kind == "round":
             return Answer("release", site=host.name, body=self._release(host, request, state))
         secure.forget(host)
-        for release in _waiting(self.job, host, before=state.round):
-            host.ledger.confirm(release)
-        if self.job.method.adopt is not None:
-            self.progress("training on each site", len(self.own), len(self.hosts))
+        waiting = host.ledger.waiting(self.job.run, host.name, before=state.round)
+        if waiting:
+            host.ledger.confirm(*waiting)
         self.own[host.name] = adopt_step(self.job, state, host)
         return Answer("done", site=host.name)
 
     def _release(self, host: Host, request: Request, state: State) -> bytes:
         job, turn = self.job, request.turn
-        what = f"{turn} of {host.name}" if turn else host.name
-        self.progress(f"round {state.round + 1}, {what}", *self._place(state.round, self._done))
-        self._done += 1
         # Both checkpoints are past what is two rounds old; what is younger may have to be sent again.
-        arrived = _waiting(job, host, before=state.round - 1)
+        arrived = host.ledger.waiting(job.run, host.name, before=state.round - 1)
         with listening(lambda stage, done, total: self.progress(f"{host.name}, {stage}", done, total)):
             if not turn:
                 return site_step(job, state, host, arrived=arrived)
             roster = secure.simulated(job, host.name)
             return secure.site_turn(job, state, host, roster, turn=turn, told=request.told, arrived=arrived)
+
+    def _tell(self, place: int, request: Request, also: str = "") -> None:
+        """Say who is at work."""
+        name = self.hosts[place].name
+        if request.kind == "round":
+            what = f"{request.turn} of {name}" if request.turn else name
+            self.progress(f"round {request.round + 1}, {what}{also}", *self._place(request.round, self._done))
+            self._done += 1
+        elif request.kind == "finish" and self.job.method.adopt is not None:
+            self.progress("training on each site", len(self.own), len(self.hosts))
 
     def before_step(self, round: int) -> None:
         """The server is at work: all sites of the round are done."""
@@ -111,9 +138,12 @@ def run(
     keep: str = "ends",
     progress: Progress = lambda what, done, total: None,
     after_round: AfterRound = lambda state, traffic: None,
+    room: int = ROOM,
+    transport: Callable[[Job, Sequence[Host], Progress], InProcess] = InProcess,
 ) -> Outcome:
-    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes."""
-    post = InProcess(job, hosts, progress)
+    """Run to the end, or on from the last checkpoint. Killed at any point, it ends with the same bytes, over this
+    `transport` and over `workers`."""
+    post = transport(job, hosts, progress)
     conductor = Conductor(
         job,
         {},
@@ -125,14 +155,8 @@ def run(
         warn=lambda line: progress(line, 0, 1),
         after_round=after_round,
         before_step=post.before_step,
-        in_memory=MemoryInbox,
+        in_memory=lambda state: post.inbox(state, room),
     )
-    state = conductor.run()
-    return Outcome(state, {host.name: post.own[host.name] for host in hosts})
-
-
-def _waiting(job: Job, host: Host, *, before: int) -> list[str]:
-    """The site's releases of earlier rounds whose bytes its ledger still keeps."""
-    mine = f"{job.run}/{host.name}/"
-    kept = [charge.release for charge in host.ledger.charges(run=job.run) if not charge.confirmed]
-    return [release for release in kept if release.startswith(mine) and int(release.rsplit("/", 1)[1]) < before]
+    with post:
+        state = conductor.run()
+    return Outcome(state, {host.name: post.own[host.name] for host in hosts if host.name in post.own})

@@ -9,9 +9,11 @@ since the number of its records is not for the server to know.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from prismfl.core.method import Inbox, Items, Method, Settings, Shapes, Site, State
+from prismfl.core.method import Fold, Folding, Inbox, Items, Method, Settings, Shapes, Site, State
 from prismfl.core.payloads import Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
@@ -74,6 +76,20 @@ def server(cfg: Averaging, task: Task, state: State, inbox: Inbox, key: Key) -> 
     return {"model": Weights(robust.combine(cfg.aggregate, inbox, "model", base=state.items["model"].tensors))}
 
 
+class _FoldedModel(robust.Combining):
+    def server(self, key: Key) -> Items | None:
+        model = self.value()
+        return None if model is None else {"model": Weights(model)}
+
+
+def fold(cfg: Averaging, task: Task, state: State) -> Folding | None:
+    """The same from one model at a time; a middle of the sites needs them all."""
+    if cfg.aggregate in ("median", "trimmed-mean"):
+        return None
+    rule: Literal["mean", "clipped-mean"] = "mean" if cfg.aggregate == "mean" else "clipped-mean"
+    return _FoldedModel(rule, "model", base=state.items["model"].tensors)
+
+
 def plan(cfg: Settings, task: Task) -> Cost:
     """No guarantee: what leaves comes from the exact records."""
     return Cost.non_private(task.unit, task.relation)
@@ -99,6 +115,7 @@ METHOD = Method(
     init=init,
     client=client,
     server=server,
+    fold=Fold(server, fold),
     plan=plan,
     shapes=shapes,
     tiny={"rounds": 2, "epochs": 1, "batch": 8},

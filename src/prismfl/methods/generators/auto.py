@@ -18,6 +18,7 @@ from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
 from prismfl.methods.averaging.auto import pools_away
 from prismfl.methods.drowning import CHANCE, noise_share, warn_records
+from prismfl.methods.generators.images import CLEAR
 from prismfl.privacy import account
 
 FEATURES = (200, 4000)  # of dp-merf
@@ -34,9 +35,11 @@ def merf(asked: Wanted) -> Chosen:
     sites = math.sqrt(len(task.sites))
     clear = sites * task.records / len(task.classes) / _sigma(asked)
     features = _even(min(FEATURES[1], max(FEATURES[0], clear**2)))
+    # A class whose noisy size does not stand out is left alone, so that sizes must be twice as clear as they have to.
+    sizes = float(f"{min(0.5, max(0.02, (2.0 * CLEAR / clear) ** 2)):.2g}")
     chosen = {
-        "features": features, "picked": max(1, features // 4), "steps": _between(300, 2000, asked),
-        "per_class": _between(20, 40, asked), **_after(asked),
+        "share_count": sizes, "features": features, "picked": max(1, features // 4),
+        "steps": _between(300, 2000, asked), "per_class": _between(20, 40, asked), **_after(asked),
     }  # fmt: skip
     line = (
         f"features {features}: a class has {clear:.3g} records for each of noise, over all sites; a feature is one "

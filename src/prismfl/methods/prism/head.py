@@ -9,14 +9,14 @@ covariance. That tests the release, and is the floor that the images of `prism` 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 
-from prismfl.core.method import Inbox, Items, Method, State
+from prismfl.core.method import Fold, Folding, Inbox, Items, Method, State
 from prismfl.core.payloads import Statistics
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
@@ -24,6 +24,7 @@ from prismfl.methods import robust
 from prismfl.methods.prism import centring, statistics
 from prismfl.methods.prism.encoder import Linear, PublicFeatures, encoder
 from prismfl.methods.prism.spectrum import cleaned, floor_of
+from prismfl.methods.prism.stacked import Stacked, stack
 from prismfl.methods.prism.statistics import RowLayout
 from prismfl.privacy.mechanisms import from_triangle
 from prismfl.rng import Key
@@ -85,7 +86,7 @@ def pool(
         moved, origin = centring.together(releases, rank=layout.rank, **factors)
         told = cfg.model_copy(update={"sigma": cfg.answer_noise, "centring": 0.0})
         return _back(pool(told, layout, moved, enc, usual=usual, records=records), origin, layout.second)
-    sums = torch.stack([r["sums"] for r in releases])
+    sums = stack(releases, "sums")
     counts = sums[:, :, -1] / layout.count
     cut = 2.0 * cfg.noise / layout.count
     keep = counts > (cut if cut <= 0.5 * usual else -math.inf)
@@ -105,7 +106,7 @@ def pool(
     level = noise = 0.0
     spread = (cfg.noise / layout.means) ** 2 * part.square().sum(0) / count.square()
     if layout.second:
-        moments = torch.stack([r["moment"] for r in releases]) * whole[:, None]
+        moments = stack(releases, "moment") * whole[:, None]
         moment = from_triangle(moments.sum(0), layout.second)
         second = moment / layout.moment / count.sum()
         lead = means[:, : layout.second]
@@ -219,9 +220,13 @@ def read_releases(cfg: HeadConfig, task: Task, inbox: Inbox) -> tuple[PublicFeat
 
     A secure sum is one release of all sites together; it comes without an account of what was spent.
     """
+    return read_statistics(cfg, task, [inbox[site]["statistics"].tensors for site in sorted(inbox)])
+
+
+def read_statistics(cfg: HeadConfig, task: Task, released: Sequence[Params]) -> tuple[PublicFeatures, Pooled]:
+    """The same from the sites' tensors, in the order of their names."""
     enc = encoder(cfg, task)
     layout = statistics.row_layout(cfg, task)
-    released = [items["statistics"].tensors for _, items in sorted(inbox.items())]
     least = min(float(r["spent"]) if "spent" in r else 1.0 for r in released)
     sites = 1 if "spent" in released[0] else len(task.sites)
     noisiest = cfg.model_copy(update={"sigma": cfg.noise / math.sqrt(max(least, 1e-6))})
@@ -234,6 +239,29 @@ def server(cfg: HeadConfig, task: Task, state: State, inbox: Inbox, key: Key) ->
     """The head from all sites' statistics; it is the model."""
     _, pooled = read_releases(cfg, task, inbox)
     return {"model": Statistics(lda_head(cfg, pooled))}
+
+
+class _FoldedStatistics:
+    """The statistics of all sites, held once."""
+
+    def __init__(self, finish: Callable[[Sequence[Params], Key], Items]) -> None:
+        self._finish, self._releases = finish, Stacked()
+
+    def add(self, items: Items) -> None:
+        self._releases.add(items["statistics"].tensors)
+
+    def server(self, key: Key) -> Items | None:
+        return self._finish(self._releases, key)
+
+
+def folding(finish: Callable[[Sequence[Params], Key], Items]) -> Folding:
+    """A step that holds the sites' statistics once, and ends with `finish`."""
+    return _FoldedStatistics(finish)
+
+
+def fold(cfg: HeadConfig, task: Task, state: State) -> Folding:
+    """The head from statistics that come one by one."""
+    return folding(lambda released, _: {"model": Statistics(lda_head(cfg, read_statistics(cfg, task, released)[1]))})
 
 
 def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch.Tensor:
@@ -258,6 +286,7 @@ METHOD = Method(
     init=statistics.init,
     client=statistics.client,
     server=server,
+    fold=Fold(server, fold),
     plan=statistics.plan,
     round_cost=statistics.round_cost,
     shapes=statistics.shapes,

@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch.nn import functional as F
 
-from prismfl.core.method import Inbox, Items, State
+from prismfl.core.method import Fold, Folding, Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
@@ -26,7 +26,17 @@ from prismfl.methods.prism import auto, statistics
 from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
-from prismfl.methods.prism.head import HeadConfig, Pooled, head_scores, lda_head, linear, read_releases, whitening
+from prismfl.methods.prism.head import (
+    HeadConfig,
+    Pooled,
+    folding,
+    head_scores,
+    lda_head,
+    linear,
+    read_releases,
+    read_statistics,
+    whitening,
+)
 from prismfl.nets.augment import affine, blended, crops
 from prismfl.nets.classifier import network
 from prismfl.nets.distil import balanced_weights, train_fresh
@@ -228,6 +238,13 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     return from_statistics(cfg, task, *read_releases(cfg, task, inbox), key)
 
 
+def fold(cfg: Config, task: Task, state: State) -> Folding:
+    """Images and model, from statistics that come one by one."""
+    if state.round < cfg.rounds - 1:
+        return folding(lambda released, _: {})
+    return folding(lambda released, key: from_statistics(cfg, task, *read_statistics(cfg, task, released), key))
+
+
 METHOD = replace(
     PRISM_HEAD,
     name="prism",
@@ -235,6 +252,7 @@ METHOD = replace(
     settings=Config,
     init=init,
     server=server,
+    fold=Fold(server, fold),
     predict=None,
     models=models,
     recommended=lambda cfg: str(cfg.deliver),

@@ -114,6 +114,8 @@ class Balances:
     absorbed: dict[str, str] = field(default_factory=dict)
     runs: dict[tuple[str, str], Reserved] = field(default_factory=dict)
     charges: dict[str, Charge] = field(default_factory=dict)
+    by_site: dict[str, list[str]] = field(default_factory=dict)
+    """The releases by their run and site: of thousands of sites, each looks only at its own."""
     away: bool = False
     """Whether the ledger was moved to another machine, and this is what was left behind."""
     lost: int = 0
@@ -239,7 +241,8 @@ class Balances:
             self._apply_charge(entry)
         elif entry.kind == "made":
             status = "held" if body["held"] else "made"
-            self._change(body["release"], status=status, **_of(body, "digest", "size", "memory"))
+            gone = {} if body.get("kept", True) else {"confirmed": True}
+            self._change(body["release"], status=status, **_of(body, "digest", "size", "memory"), **gone)
             for release in self.outlived(body["release"]):
                 self._change(release, memory=None)
         elif entry.kind in ("approve", "deny"):
@@ -285,8 +288,7 @@ class Balances:
 
     def releases_of(self, run: str, site: str) -> list[tuple[str, Charge]]:
         """A site's releases of a run, in the order of their rounds."""
-        start = f"{run}/{site}/"
-        found = [(name, charge) for name, charge in self.charges.items() if name.startswith(start)]
+        found = [(name, self.charges[name]) for name in self.by_site.get(f"{run}/{site}", ())]
         return sorted(found, key=lambda pair: int(pair[0].rsplit("/", 1)[1]))
 
     def releases_with_memory(self, run: str) -> list[str]:
@@ -312,6 +314,7 @@ class Balances:
             self._apply_arrival(release)
         run, part = self.runs[body["run"], body["reserved"]], body.get("part", "")
         run.parts[part], run.last = run.charged_on(part) + cost, entry.time
+        self.by_site.setdefault(body["release"].rpartition("/")[0], []).append(body["release"])
         self.charges[body["release"]] = Charge(
             seq=entry.seq,
             time=entry.time,

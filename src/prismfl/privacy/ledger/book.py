@@ -36,18 +36,27 @@ _FINGERPRINT = 8
 class Ledger:
     """See the module. Use `Ledger.open`; one object per process and thread."""
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True, lasting: bool = True
+    ) -> None:
         self._state = Balances()
         self._chain = Chain.open(
-            path, create=create, reader=lambda entry: self._state.apply(entry), elsewhere=elsewhere
+            path,
+            create=create,
+            reader=lambda entry: self._state.apply(entry),
+            elsewhere=elsewhere,
+            lasting=lasting,
         )
-        self.path = self._chain.path
+        self.path, self.lasting = self._chain.path, lasting
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True) -> Ledger:
+    def open(
+        cls, path: str | os.PathLike[str], *, create: bool = True, elsewhere: bool = True, lasting: bool = True
+    ) -> Ledger:
         """Opens and verifies the ledger at `path`, or makes a new one where there is neither ledger nor anchor. A head
-        that is kept in a second place is compared as well, unless not `elsewhere` (see `care`)."""
-        return cls(path, create=create, elsewhere=elsewhere)
+        that is kept in a second place is compared as well, unless not `elsewhere` (see `care`). One that is not
+        `lasting` (a simulation's own) does not wait for the disk."""
+        return cls(path, create=create, elsewhere=elsewhere, lasting=lasting)
 
     def __enter__(self) -> Ledger:
         return self
@@ -58,8 +67,13 @@ class Ledger:
         self.shut()
 
     def shut(self) -> None:
-        """Closes the file. (`close` closes a run.)"""
-        self._chain.db.close()
+        """Closes the file until it is used again. (`close` closes a run.) Before a fork every ledger is shut: no
+        connection may cross it."""
+        self._chain.shut()
+
+    def shrink(self) -> None:
+        """Gives the room of payloads and memories that were dropped back to the disk."""
+        self._chain.shrink()
 
     # Data sets
 
@@ -187,21 +201,26 @@ class Ledger:
                 "charge", run, dataset, release_id, cost=cost, part=part, more={"noise": noise}, arrived=arrived
             )
 
-    def fill(self, release_id: str, payload: bytes, memory: bytes = b"", *, held: bool = False) -> bytes:
+    def fill(
+        self, release_id: str, payload: bytes, memory: bytes = b"", *, held: bool = False, keep: bool = True
+    ) -> bytes:
         """Keeps the payload of a charged release for sending, and what the site remembers of it, in one transaction.
         Send only what this returns: of two who computed the same release, both send the first. A `held` release
-        waits for `approve` or `deny`."""
+        waits for `approve` or `deny`. Without `keep` (a simulation, that can make the same bytes again) only the
+        payload's digest is kept."""
         with self._chain.transaction():
             charge = self._state.charge(release_id)
             if charge.status != "charged":
                 if charge.status in ("made", "held") and not charge.confirmed:
                     return self._chain.blob(f"payload/{release_id}", charge.digest)
                 raise BudgetError(f"Release {release_id!r} is {charge.status}; that is final.")
-            self._chain.put(f"payload/{release_id}", payload)
+            if keep:
+                self._chain.put(f"payload/{release_id}", payload)
             if memory:
                 self._chain.put(f"memory/{release_id}", memory)
             body = {"release": release_id, "digest": digest_of(payload), "size": len(payload), "held": held}
-            self._chain.append("made", {**body, "memory": digest_of(memory) if memory else None})
+            made = {**body, "memory": digest_of(memory) if memory else None}
+            self._chain.append("made", made if keep else {**made, "kept": False})
             for earlier in self._state.outlived(release_id):
                 self._chain.drop(f"memory/{earlier}")
         return payload
@@ -296,11 +315,35 @@ class Ledger:
             return None
         return self._chain.blob(f"payload/{release_id}", charge.digest)
 
-    def confirm(self, release_id: str) -> None:
-        """The payload has arrived: its bytes are dropped, its digest stays."""
+    def made_again(self, release_id: str, payload: bytes) -> bytes:
+        """The payload of a release that was made and not kept, if these are the same bytes: for free."""
+        self._chain.refresh()
+        charge = self._state.charge(release_id)
+        if charge.status != "made" or charge.digest != digest_of(payload):
+            raise BudgetError(f"Release {release_id!r} is {charge.status} with other content; that is final.")
+        return payload
+
+    def confirm(self, *release_ids: str) -> None:
+        """Payloads have arrived: their bytes are dropped, their digests stay."""
         with self._chain.transaction():
-            if self._drop_payload(release_id):
-                self._chain.append("confirm", {"release": release_id})
+            for release_id in release_ids:
+                if self._drop_payload(release_id):
+                    self._chain.append("confirm", {"release": release_id})
+
+    def waiting(self, run: str, site: str, *, before: int) -> list[str]:
+        """A site's releases of rounds before `before` whose bytes are still kept."""
+        self._chain.refresh()
+        found = self._state.releases_of(run, site)
+        return [name for name, c in found if not c.confirmed and int(name.rsplit("/", 1)[1]) < before]
+
+    def charged(self, run: str) -> dict[str, Cost]:
+        """What a run was charged on each part of the data; a part that released nothing is not named."""
+        self._chain.refresh()
+        found: dict[str, Cost] = {}
+        for reserved in self._state.runs.values():
+            for part, cost in reserved.parts.items() if reserved.name == run else ():
+                found[part] = found[part] + cost if part in found else cost
+        return found
 
     def close(self, run: str, *, forget: bool = False) -> None:
         """Ends a run: from now on it counts with what it released (see the module for plans admitted by PLD). `forget`

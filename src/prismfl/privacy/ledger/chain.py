@@ -53,19 +53,56 @@ Reader = Callable[[Entry], None]
 
 
 class Chain:
-    """See the module. Use `Chain.open`; one object per process and thread."""
+    """See the module. Use `Chain.open`; one object per process and thread.
 
-    def __init__(self, path: Path, db: sqlite3.Connection, *, secret: bytes, reader: Reader) -> None:
+    One that is not `lasting` does not wait for the disk: it survives the death of its process at any point, but not
+    that of the machine. That will do for a simulation, which can be run again. Its anchor follows when it is shut.
+    """
+
+    def __init__(
+        self, path: Path, db: sqlite3.Connection, *, secret: bytes, reader: Reader, lasting: bool = True
+    ) -> None:
         self.path = path
-        self.db = db
+        self.lasting = lasting
+        self._db: sqlite3.Connection | None = db
+        self._process = os.getpid()
         self._secret = secret
         self._reader = reader
         self._heads: list[bytes] = []
         self.kept: Path | None = None
         """The second place that the head is kept in and compared with."""
+        self._new: list[bytes] = []  # heads of what this transaction appends
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        """The open file. One that was shut is opened when it is used again: what it has gained is verified then."""
+        if self._db is None:
+            if not self.path.exists():
+                raise LedgerError(f"The ledger {self.path} is missing although its anchor exists; restore it.")
+            self._db, self._process = _connected(self.path, lasting=self.lasting), os.getpid()
+        assert self._process == os.getpid(), "an open ledger crossed a fork: shut it before"
+        return self._db
+
+    def shut(self) -> None:
+        """Closes the file until it is used again."""
+        if self._db is None:
+            return
+        self._db.close()
+        self._db = None
+        if not self.lasting and anchor_path(self.path).parent.is_dir():
+            with _locked(self.path):
+                self._write_anchors()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool, reader: Reader, elsewhere: bool = True) -> Chain:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool,
+        reader: Reader,
+        elsewhere: bool = True,
+        lasting: bool = True,
+    ) -> Chain:
         """Opens and verifies the chain at `path`, or begins one where there is neither file nor anchor. Not `elsewhere`
         leaves the head that is kept in a second place alone: for a copy, or to give it another place."""
         path = Path(path)
@@ -78,11 +115,10 @@ class Chain:
                 if anchored and not path.exists():
                     raise LedgerError(f"The ledger {path} is missing although its anchor exists; restore it.")
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-                db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+                db = _connected(path, lasting=lasting)
                 try:
-                    db.execute("PRAGMA journal_mode = WAL")
-                    db.execute("PRAGMA synchronous = FULL")
-                    chain = cls(path, db, secret=_secret_of(db, path, fresh=not anchored), reader=reader)
+                    secret = _secret_of(db, path, fresh=not anchored)
+                    chain = cls(path, db, secret=secret, reader=reader, lasting=lasting)
                     chain.kept = chain.place_of_head() if elsewhere else None
                     chain._catch_up(first=True)
                     chain._write_anchors()
@@ -104,6 +140,7 @@ class Chain:
         try:
             self.db.execute("BEGIN IMMEDIATE")
             try:
+                self._new = []
                 self._catch_up()
                 yield
                 self.db.execute("COMMIT")
@@ -112,8 +149,9 @@ class Chain:
                     self.db.execute("ROLLBACK")
                 raise
             self._catch_up()
-            with _locked(self.path):
-                self._write_anchors()
+            if self.lasting:
+                with _locked(self.path):
+                    self._write_anchors()
         except _DAMAGE as error:
             raise wrapped(self.path, error) from error
         except OSError as error:
@@ -143,11 +181,12 @@ class Chain:
         self.refresh()
 
     def append(self, kind: str, body: Mapping[str, Any]) -> None:
-        """One entry, inside a transaction."""
-        seq = len(self._heads) + 1
+        """One entry, inside a transaction, after those that it has appended before."""
+        seq = len(self._heads) + len(self._new) + 1
         time, text = datetime.now(UTC).isoformat(timespec="milliseconds"), json.dumps(body, sort_keys=True)
-        previous = self._heads[-1] if self._heads else b""
+        previous = (self._new or self._heads or [b""])[-1]
         head = _link(self._secret, previous, (seq, time, kind, text))
+        self._new.append(head)
         self.db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", (seq, time, kind, text, head))
 
     def head(self) -> tuple[int, bytes]:
@@ -216,6 +255,13 @@ class Chain:
         """Deletes stored bytes, inside a transaction."""
         self.db.execute("DELETE FROM blobs WHERE name = ?", (name,))
 
+    def shrink(self) -> None:
+        """Gives the room of what was dropped back to the disk."""
+        try:
+            self.db.execute("VACUUM")
+        except _DAMAGE as error:
+            raise wrapped(self.path, error) from error
+
     def _catch_up(self, *, first: bool = False) -> None:
         """Verifies the entries that the reader has not seen and hands them over, then compares with the anchor. The
         anchor is read first: another process may commit in between, and then the chain is rightly ahead."""
@@ -259,6 +305,17 @@ class Chain:
             note = read_note(place)
             if note is None or note[0] < seq:
                 write_note(place, seq, head)
+
+
+def _connected(path: Path, *, lasting: bool) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'OFF'}")
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def digest_of(data: bytes) -> str:
