@@ -18,7 +18,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "prismfl needs Python 3.11 or newer; set PYTHON=..."; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) $(TORCH)
-	@$(PIP) -e '.[dev,flower,parquet,encoders,onnx]'
+	@$(PIP) -e '.[dev,flower,parquet,tables,encoders,onnx]'
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed

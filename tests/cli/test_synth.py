@@ -36,7 +36,20 @@ def test_a_draft_then_a_synthetic_table(place: Path) -> None:
     assert "private" in drafted.output
     again = called("schema", data, "-o", place / "draft.toml")
     assert isinstance(again.exception, UserError)
-    asked = ("synth", data, "--schema", place / "schema.toml", "-e", 2, "-o", out, "--records", 60)
+    asked = (
+        "synth",
+        data,
+        "--schema",
+        place / "schema.toml",
+        "-e",
+        2,
+        "-o",
+        out,
+        "--records",
+        60,
+        "--method",
+        "ddp-vae",
+    )
     result = called(*asked, "--seed", 1, "--format", "json", sets=FAST)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

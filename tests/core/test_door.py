@@ -40,6 +40,12 @@ def mean_pixel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x.flatten(1)
 
 
+def two_tables(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The label, and the brightness of the first pixel in four bins."""
+    return torch.stack([y.double(), (4 * x[:, 0, 0, 0]).double().floor()], 1)
+
+
+TABLES = {"sizes": (3, 4), "weights": (0.6, 0.8), "bound": 1.0, "sigma": 2.0}
 JITTERED = Loss(CLASSIFIER.module, lambda output, y, z: cross_entropy_of_one(output + 3.0 * z, y))
 """A loss that looks at the answer for a record through noise of the record's own."""
 
@@ -52,6 +58,7 @@ def ask_everything(door: PrivateRecords) -> None:
     door.noisy_gradient(CLASSIFIER.record_loss, PARAMS, batch=10, clip=0.2, sigma=1.1)
     door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
     door.noisy_gradient(JITTERED, PARAMS, batch=40, clip=0.2, sigma=1.2, normals=3)
+    door.noisy_tables(two_tables, **TABLES)  # type: ignore[arg-type]
 
 
 class Spy:
@@ -130,7 +137,7 @@ def test_every_answer_is_charged() -> None:
     door = open_door(some_records(30))
     ask_everything(door)
     expected = Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
-    expected = expected + Cost.gaussian(2.5) + Cost.gaussian(1.2)
+    expected = expected + Cost.gaussian(2.5) + Cost.gaussian(1.2) + Cost.gaussian(2.0)
     assert door.meter.cost == expected
 
 
@@ -170,6 +177,47 @@ def test_moments_are_class_sums_and_outer_products_of_clipped_vectors() -> None:
         moment += factor * outer
     torch.testing.assert_close(got[0].double(), sums, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(got[1].double(), moment, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [None, "patient"])
+def test_tables_are_weighted_histograms_side_by_side(unit: str | None) -> None:
+    """Against a plain loop; a patient's records share one count."""
+    records = some_records(30)
+    sizes = torch.ones(30).double()
+    more: dict[str, object] = {}
+    if unit is not None:
+        ids = torch.arange(30) // 4
+        records, more = Records(records.x, records.y, ids), {"unit": unit}
+        sizes = torch.bincount(ids)[ids].double()
+    asked = {**TABLES, "sigma": 1e-9}
+    got = open_door(records, **more).noisy_tables(two_tables, **asked)  # type: ignore[arg-type]
+    plain = open_door(records, reference=True, **more).noisy_tables(two_tables, **asked)  # type: ignore[arg-type]
+    found = torch.zeros(7).double()
+    for x, y, size in zip(records.x, records.y, sizes):
+        found[int(y)] += 0.6 / size
+        found[3 + min(3, int(4 * x[0, 0, 0]))] += 0.8 / size
+    torch.testing.assert_close(got.double(), found, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(plain.double(), found, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e38, -7.0, 2.0**70])
+def test_a_record_outside_every_table_counts_once_in_each(value: float) -> None:
+    def places(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(x), 2), value, dtype=torch.float64)
+
+    got = open_door(some_records(5)).noisy_tables(places, sizes=(3, 4), weights=(0.6, 0.8), bound=1.0, sigma=1e-9)
+    torch.testing.assert_close(torch.stack([got[:3].sum(), got[3:].sum()]), torch.tensor([3.0, 4.0]))
+
+
+def test_tables_whose_weights_are_longer_than_their_bound_are_refused() -> None:
+    door = open_door(some_records(5))
+    for weights in ((0.7, 0.8), (math.nan, 0.1), (math.inf, 0.1)):
+        with pytest.raises(BoundaryError, match="longer than the bound"):
+            door.noisy_tables(two_tables, sizes=(3, 4), weights=weights, bound=1.0, sigma=1.0)
+    for sizes in ((3,), (3, 0)):
+        with pytest.raises(UserError, match="tables with cells"):
+            door.noisy_tables(two_tables, sizes=sizes, weights=(0.6, 0.8), bound=1.0, sigma=1.0)
+    assert door.meter.cost.is_zero
 
 
 def test_noise_of_the_moments() -> None:

@@ -53,6 +53,7 @@ def some(n: int = 30) -> Records:
 def questions(door: PrivateRecords) -> list[torch.Tensor]:
     """One of each mechanism, a sampled one among them, and all classes."""
     found = [door.noisy_sum(lambda x, y: x, bound=1.0, sigma=1.0, batch=10), door.noisy_histogram(sigma=2.0)]
+    found.append(door.noisy_tables(lambda x, y: y[:, None], sizes=(3,), weights=(1.0,), bound=1.0, sigma=1.0))
     sums, moment = door.noisy_moments(lambda x, y: x, second=2, scale=1.0, bound=1.0, sigma=1.0)
     found += [sums, moment]
     loss = CLASSIFIER.record_loss
@@ -71,7 +72,7 @@ def test_who_looks_on_changes_neither_answer_nor_cost() -> None:
     assert plain.cost == watched.cost
     assert not plain.cost.is_zero
     assert torch.equal(notes.answers[0], watched.answer[0])
-    assert len(notes.answers) == 2 + 1 + 3  # sum and histogram, a gradient, a gradient of each class
+    assert len(notes.answers) == 3 + 1 + 3  # sum, histogram and tables, a gradient, a gradient of each class
 
 
 def test_who_looks_on_need_not_note_anything() -> None:

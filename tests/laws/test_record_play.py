@@ -34,6 +34,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("3dgl", {"synthesizers": ("dp-gaussian",)}),
     ("3dgl", {"joint": True}),
     ("dp-feta", {"aggregate": "mode"}),
+    ("dp-marginals", {"rounds": 2, "further": 3, "further_cells": 40}),
     ("dp-feta", {"aggregate": "bucket", "queries": 2}),
     ("fedem-dp", {"norm": "l2"}),
     ("fedem-dp", {"start": "zero"}),

@@ -94,7 +94,7 @@ def test_sums_add_up_where_a_release_is_sums() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(UserError) as error:
         Recipe("gan", SHAPE, 2)
-    assert str(error.value) == "Unknown synthesizer 'gan'; choose one of ddp-vae, dp-gaussian, dp-copula."
+    assert str(error.value) == "Unknown synthesizer 'gan'; choose one of ddp-vae, dp-gaussian, dp-copula, dp-marginals."
 
 
 @pytest.mark.parametrize(("kind", "what"), [("dp-gaussian", "features"), ("dp-copula", "columns")])

@@ -208,6 +208,22 @@ BUGS = [
         plain(door_tests.test_every_answer_is_charged),
     ),
     Bug(
+        "tables not charged",
+        PrivateRecords,
+        "noisy_tables",
+        'self._charge(sigma, rate=rate, kind="gaussian")',
+        "pass",
+        plain(door_tests.test_every_answer_is_charged),
+    ),
+    Bug(
+        "tables heavier than their bound",
+        PrivateRecords,
+        "noisy_tables",
+        "if not math.sqrt(math.fsum(w * w for w in weights)) <= bound:",
+        "if False:",
+        plain(door_tests.test_tables_whose_weights_are_longer_than_their_bound_are_refused),
+    ),
+    Bug(
         "account reset every round",
         Balances,
         "_apply_charge",

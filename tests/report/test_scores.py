@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from prismfl.metrics.classification import classifier_scores
-from prismfl.report.scores import scores_part
+from prismfl.report.scores import scores_part, tables_part
 
 
 def facts(**changed: Any) -> dict[str, Any]:
@@ -32,3 +32,14 @@ def test_what_is_withheld_or_was_not_measured_is_not_there() -> None:
     assert scores_part(facts(withheld=["accuracy"])) == ""
     assert scores_part(facts(utility={})) == ""
     assert scores_part(facts(utility={"scores": {"accuracy": 50.0}})) == "", "of an older version"
+
+
+def test_a_judged_table_stands_on_the_page_unless_it_is_withheld() -> None:
+    learnt = {"accuracy": 84.0, "balanced_accuracy": 75.0, "f1": 60.0, "auc": 89.5, "average_precision": None}
+    judged = {"useful": {"boosted trees": learnt}, "faithful": {"tv_1": 0.01, "rare_categories": None}}
+    found = {"utility": {"tables": judged}, "withheld": []}
+    text = tables_part(found)
+    for words in ("boosted trees", "89.50", "total variation", "0.010", "rare categories"):
+        assert words in text, words
+    assert tables_part({**found, "withheld": ["accuracy"]}) == ""
+    assert tables_part({"utility": {}, "withheld": []}) == ""

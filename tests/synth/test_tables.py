@@ -288,6 +288,24 @@ def test_means_are_those_of_the_values_that_are_there(tmp_path: Path) -> None:
     assert {row["blood"] for row in found} == {"A", "B", ""}
 
 
+def test_the_method_of_a_table_is_what_is_installed_unless_it_is_said(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(tables, "table_method", lambda: "ddp-vae")
+    assert tables.preferred(told.append) == "dp-copula"
+    assert "prismfl[tables]" in told[0]
+    monkeypatch.setattr(tables, "table_method", lambda: "dp-marginals")
+    assert tables.preferred(told.append) == "dp-marginals"
+    assert len(told) == 1
+    for method, settings in (("dp-copula", ["queries=4"]), ("dp-marginals", ["fitter=copula"])):
+        found = made(place, method=method, sets=settings, out=place / method / "s.csv")
+        assert set(rows_of(place / method / "s.csv")[0]) == set(HEADER)
+        assert found["settings"]["columns"] == ["n", "b", "c3"]
+    with pytest.raises(UserError, match="Unknown method 'prism' for a table"):
+        made(place, method="prism")
+
+
 def refused_unspent(place: Path, message: str, **changes: Any) -> None:
     """One line, and nothing is charged or written."""
     with pytest.raises(UserError, match=message) as caught:

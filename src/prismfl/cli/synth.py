@@ -64,6 +64,9 @@ def synth(
     image_size: ImageSize = None,
     channels: Channels = None,
     rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="For a table: dp-marginals (with the extra tables), dp-copula or ddp-vae.")
+    ] = None,
     keep: Keep = None,
     drop: Drop = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a table that lies at --out.")] = False,
@@ -98,16 +101,18 @@ def synth(
             "--rows": rows,
             "--keep": keep,
             "--drop": drop,
+            "--method": method,
         }
         refuse({**own, "--force": force or None}, "images", "tables")
     wanted = _asked(found, out, force=force)
     options = {key: found[key] for key in ("data", "epsilon", "delta")} | {"out": wanted, "warn": terminal.warn}
     options |= {"seed": seed, "ledger": ledger, "cap": found.get("cap")}
     if table:
-        from prismfl.synth.tables import synth_table
+        from prismfl.synth.tables import preferred, synth_table
 
         options |= {key: found.get(key) for key in ("label", "classes", "unit")} | {"records": records, "rows": rows}
         options |= {"schema": found.get("schema_file"), "about": _in_all(found)}
+        options["method"] = method or preferred(terminal.warn)
         with terminal.progress() as progress, listening(progress):
             made = synth_table(**options, keep=several(keep), drop=several(drop), force=force, sets=sets or [])
     else:

@@ -6,6 +6,7 @@ release takes the meter's reading. `exact()` opens the records and says so: the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,34 @@ from prismfl.stages import track
 
 CHUNK = 500
 Rows = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def table_rows(places: Rows, sizes: Sequence[int], weights: Sequence[float]) -> Rows:
+    """The rows of several histograms side by side, written out: one weight in each table."""
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        cells = _cells(places(x, y).cpu(), sizes)
+        out = torch.zeros(len(cells), sum(sizes), dtype=torch.float64)
+        return out.scatter_(1, cells, torch.tensor(weights, dtype=torch.float64).expand(len(cells), -1))
+
+    return rows
+
+
+def _cells(places: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Places in each table as places in all tables side by side."""
+    cells = torch.tensor(sizes)
+    # As doubles: what is too large for a whole number would come back as one below zero.
+    inside = torch.minimum(torch.nan_to_num(places.double()).clamp(min=0.0), (cells - 1).double())
+    return inside.to(torch.int64) + cells.cumsum(0) - cells
+
+
+def _shares(records: Records) -> torch.Tensor:
+    """What each record counts for: 1, or its part of a unit that counts once."""
+    if records.unit is None:
+        return torch.ones(len(records), dtype=torch.float64)
+    _, inverse, sizes = torch.unique_consecutive(records.unit, return_inverse=True, return_counts=True)
+    share: torch.Tensor = 1.0 / sizes.double()[inverse]
+    return share
 
 
 @dataclass
@@ -99,13 +128,50 @@ class PrivateRecords:
         """Noisy number of units in each declared class."""
         return self.noisy_sum(self._one_hot, bound=1.0, sigma=sigma)
 
+    def noisy_tables(
+        self,
+        places: Rows,
+        *,
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        bound: float,
+        sigma: float,
+        batch: float | None = None,
+    ) -> torch.Tensor:
+        """Several histograms in one release, side by side; `places(x, y)` is the cell of each in which a record lies.
+
+        A record counts `weights[k]` in table k, so its whole row is exactly as long as the weights, which may not be
+        longer than `bound`. Places outside a table count in its nearest cell. Rows are never written out.
+        """
+        if len(sizes) != len(weights) or min(sizes, default=0) < 1:
+            raise UserError(f"Expected tables with cells, and a weight for each, got {len(sizes)} and {len(weights)}.")
+        if not math.sqrt(math.fsum(w * w for w in weights)) <= bound:
+            raise BoundaryError(f"Weights of tables are longer than the bound {bound} that was declared for them.")
+        if self.reference:
+            return self.noisy_sum(table_rows(places, sizes, weights), bound=bound, sigma=sigma, batch=batch)
+        rate = 1.0 if batch is None else self.rate(batch)
+        sample = self._sample(rate, self._draws())
+        share, done = _shares(sample), 0
+        blocks = self._rows_in_chunks(places, sample, self._chunk(rate))
+        next(blocks)
+        counts = torch.zeros(sum(sizes), dtype=torch.float64)
+        for block in blocks:
+            part = share[done : done + len(block)]
+            cells = _cells(block, sizes)
+            counts += torch.bincount(cells.flatten(), part.repeat_interleave(len(sizes)), minlength=len(counts))
+            done += len(block)
+        flat = counts * torch.tensor(weights, dtype=torch.float64).repeat_interleave(torch.tensor(sizes))
+        answer = self._with_noise(flat, bound=bound, sigma=sigma)
+        self._charge(sigma, rate=rate, kind="gaussian")
+        return answer.to(self._width)
+
     def noisy_moments(
         self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One joint release: sums of `rows(x, y)` by class, and the sum over all of scale * q q' (q: the first `second`
         entries of a row). The whole vector of a unit is clipped to `bound`. Returns (classes, width) and a matrix.
         """
-        share, size = self._shares(), self._chunk(1.0)
+        share, size = _shares(self._records), self._chunk(1.0)
         blocks = self._rows_in_chunks(rows, self._records, size)
         width = next(blocks).shape[1]
         sums, moment = torch.zeros(self.classes, width).double(), torch.zeros(second, second).double()
@@ -250,15 +316,6 @@ class PrivateRecords:
         chosen = torch.zeros(len(ids), dtype=torch.bool)
         chosen[mechanisms.poisson_indices(identities(ids.cpu().numpy()), rate=rate, draws=draws)] = True
         return self._records.take(torch.nonzero(chosen[inverse]).flatten())
-
-    def _shares(self) -> torch.Tensor:
-        """What each record counts for: 1, or its part of a unit that counts once."""
-        unit = self._records.unit
-        if unit is None:
-            return torch.ones(len(self._records), dtype=torch.float64)
-        _, inverse, sizes = torch.unique_consecutive(unit, return_inverse=True, return_counts=True)
-        share: torch.Tensor = 1.0 / sizes.double()[inverse]
-        return share
 
     def _one_hot(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (y[:, None] == torch.arange(self.classes, device=y.device)).to(torch.float64)

@@ -104,7 +104,7 @@ class Job:
         if self.method.summed is None or self.method.guarantee is None:
             raise UserError(
                 f"Method '{self.method.name}' needs more than a sum of its sites' statistics, so it has no secure sum; "
-                "prism, prism-head, prism-client and dp-fedavg-client have."
+                "prism, prism-head, dp-marginals, prism-client and dp-fedavg-client have."
             )
         if self.task.participation < 1:
             raise UserError(f"A secure sum asks every site: expected participation 1, got {self.task.participation}.")

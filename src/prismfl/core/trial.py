@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from prismfl.core.door import PrivateRecords, Rows
+from prismfl.core.door import PrivateRecords, Rows, table_rows
 from prismfl.core.hub import PrivateSum
 from prismfl.core.job import Job
 from prismfl.core.method import Site, State
@@ -89,6 +89,23 @@ class WatchedRecords(PrivateRecords):
         answer = super().noisy_sum(rows, bound=bound, sigma=sigma, batch=batch, kind=kind)
         rate = 1.0 if batch is None else self.rate(batch)
         self.watch.summed(rows, answer, Question(bound, sigma, rate, kind))
+        return answer
+
+    def noisy_tables(
+        self,
+        places: Rows,
+        *,
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        bound: float,
+        sigma: float,
+        batch: float | None = None,
+    ) -> torch.Tensor:
+        """The door's noisy tables, shown to the watch as the sum that they are."""
+        answer = super().noisy_tables(places, sizes=sizes, weights=weights, bound=bound, sigma=sigma, batch=batch)
+        if not self.reference:  # there it was asked, and shown, as a sum
+            rate = 1.0 if batch is None else self.rate(batch)
+            self.watch.summed(table_rows(places, sizes, weights), answer, Question(bound, sigma, rate))
         return answer
 
     def noisy_moments(

@@ -62,6 +62,7 @@ METHODS = Methods(
         "local-only": "averaging.local_only:METHOD",
         "3dgl": "generators.threedgl:METHOD",
         "ddp-vae": "generators.ddp_vae:METHOD",
+        "dp-marginals": "generators.marginals:METHOD",
         "dp-feta": "generators.dp_feta:METHOD",
         "dpdm": "generators.dpdm:METHOD",
         "dp-merf": "generators.dp_merf:METHOD",

@@ -60,6 +60,7 @@ def collect(path: Path) -> OnSiteFacts:
             "accuracy": result.get("accuracy"),
             "accuracy_min": result.get("accuracy_min"),
             "scores": dict(best_scores(result)),
+            "tables": dict(result.get("tables") or {}),
             "rounds": run.metrics(),
             "classes": None,
         },

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prismfl.report.charts import heat, simple_rows
-from prismfl.report.tables import score_rows
+from prismfl.report.tables import SCORE_NAMES, score_rows
 
 Facts = Mapping[str, Any]
 MOST_SHOWN = 20  # classes of a confusion matrix that a page has room for
@@ -34,6 +34,36 @@ def _models(facts: Facts) -> str:
         for row in found
     ]
     return f"<h3>Its models</h3>{simple_rows(['model', 'accuracy', 'to take'], rows)}"
+
+
+DISTANCES = {
+    "tv_1": "distance of single columns (total variation)",
+    "tv_2": "of pairs of columns",
+    "tv_3": "of three columns",
+    "correlations": "mean gap of correlations",
+    "rare_categories": "rare categories that are there at all",
+}
+
+
+def tables_part(facts: Facts) -> str:
+    """A synthetic table judged: models trained on it and tested on held-out records, and its distance from them."""
+    found = facts["utility"].get("tables") or {}
+    useful, faithful = found.get("useful") or {}, found.get("faithful") or {}
+    if "accuracy" in facts["withheld"] or not useful:
+        return ""
+    shown = ("accuracy", "balanced_accuracy", "f1", "auc", "average_precision")
+    rows = [[SCORE_NAMES[key], *(_percent(scores.get(key)) for scores in useful.values())] for key in shown]
+    table = simple_rows(["score", *useful], rows)
+    distances = [[DISTANCES[key], "-" if value is None else f"{value:.3f}"] for key, value in faithful.items()]
+    return (
+        "<h3>Learnt from the synthetic table</h3><p class='quiet'>Trained on synthetic records alone, tested on "
+        f'held-out real ones.</p><div class="scroll" tabindex="0">{table}</div><h3>How far it is from real records</h3>'
+        f'<div class="scroll" tabindex="0">{simple_rows(["measure", "value"], distances)}</div>'
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} %"
 
 
 def _names(facts: Facts, count: int) -> list[str]:

@@ -98,6 +98,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
         "accuracy": accuracy,
         **_fitting(result),
         **_models(result),
+        **_learnt(result),
         "epsilon": epsilon_words(result),
         "guarantee": f"{guarantee}; delta {result['delta']:g}, unit {result['unit']}, {result['relation']}",
         "sent up / down": f"{size_words(result['bytes_up'])} / {size_words(result['bytes_down'])}",
@@ -147,6 +148,21 @@ def _models(result: Mapping[str, Any]) -> dict[str, str]:
         f"model {name}": model_words(models[name]) + stays + ("; recommended" if name == best else "")
         for name in sorted(models, key=lambda name: (name != best, name))
     }
+
+
+def _learnt(result: Mapping[str, Any]) -> dict[str, str]:
+    """What models learn from a synthetic table: accuracy, and the score that fits its classes."""
+    stays = f" ({STAYS})" if result.get("own_data") else ""
+    found = (result.get("tables") or {}).get("useful") or {}
+    return {f"{name}, on synthetic": learnt_words(scores) + stays for name, scores in found.items()}
+
+
+def learnt_words(scores: Mapping[str, Any]) -> str:
+    """The two scores that say most of a model of such data: average precision or accuracy, and the area."""
+    rare = bool(scores.get("unbalanced")) and scores.get("average_precision") is not None
+    first = "average_precision" if rare else "accuracy"
+    area = "" if scores.get("auc") is None else f", AUC {scores['auc']:.1f} %"
+    return f"{SCORE_NAMES[first]} {scores[first]:.1f} %{area}"
 
 
 def model_words(scores: Mapping[str, Any]) -> str:

@@ -46,6 +46,7 @@ class Result:
     releases, on the `ledger`. `models` are the scores of every model that the run holds, in percent; `accuracy` is that
     of the `recommended` one. Where every site keeps its own model, `scores` are those of all. `encoder` is the public
     encoder, `pretrained_on` what it was trained on, if on anything.
+    `tables` says what models learn from a synthetic table, and how far it is from held-out records.
     """
 
     schema_version: int
@@ -81,6 +82,7 @@ class Result:
     models: dict[str, Any] = field(default_factory=dict)
     recommended: str | None = None
     scores: dict[str, Any] | None = None
+    tables: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""

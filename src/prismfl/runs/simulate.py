@@ -29,6 +29,7 @@ from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of, ready, settled_words
 from prismfl.runs.hosts import open_hosts, own_ledger
+from prismfl.runs.judging import judge_table
 from prismfl.runs.models import recommended, scores_of_models, scores_of_sites
 from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
@@ -276,6 +277,7 @@ def _to_its_end(
             result = replace(result, models=models, recommended=recommended(job, models) if models else None)
         else:
             result = replace(result, scores=scores_of_sites(job, predict, list(outcome.own.values()), dataset))
+        result = replace(result, tables=judge_table(job, outcome.state.items, dataset))
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)

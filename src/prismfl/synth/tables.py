@@ -22,7 +22,7 @@ from prismfl.data.cells import number_of
 from prismfl.data.ids import unit_codes
 from prismfl.data.made import made_table, spare
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
-from prismfl.data.schema import Column, Schema, is_missing, listed, plain, words
+from prismfl.data.schema import Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
 from prismfl.data.schema_file import parse_any, read_content, schema_words
 from prismfl.data.table_files import can_write, certificate_path, table_bytes
@@ -32,14 +32,28 @@ from prismfl.files.atomic import write_atomically
 from prismfl.files.fresh import check_place
 from prismfl.rng import Key
 from prismfl.runs.planning import large_delta
+from prismfl.synth.frames import own_settings
 from prismfl.synth.synthesizer import Synthesizer
-from prismfl.synth.ways import read_sets
+from prismfl.synth.ways import read_sets, table_method
 
 Warn = Callable[[str], None]
 FEW = 10
 BATCH, SMALL = 1024, 5000
 MOST_BYTES = 8 * 2**30  # of an encoded table
 WRONG = ("date", "time", "text", "categorical", "comma")  # what a plain number does not look like
+TABLE_METHODS = {"dp-marginals": "dp-marginals", "dp-copula": "ddp-vae", "ddp-vae": "ddp-vae"}
+"""What makes a synthetic table, and the method that it is a way of."""
+COPULA: dict[str, Any] = {
+    "synthesizers": ("dp-copula",),
+    "queries": 10,
+    "start": 5,
+    "rate": 1.0,
+    "count_share": 0.4,
+    "balance": "noised",
+}
+WITHOUT = (
+    "The extra 'tables' is not installed, so the copula is used; for noisy marginals: pip install 'prismfl[tables]'."
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,7 @@ def synth_table(
     drop: Sequence[str] = (),
     force: bool = False,
     sets: Sequence[str] = (),
+    method: str = "ddp-vae",
     seed: int | None = None,
     warn: Warn = lambda _: None,
     **options: Any,
@@ -81,7 +96,8 @@ def synth_table(
 
     `label`, `classes`, `unit` and `records` win over the schema's, `about` is the number of records where neither says
     it. `keep` are the columns to take alone, `drop` those to leave out. What lies at `out` already is replaced only
-    with `force`, and that is asked before anything is charged. `options` are those of `Synthesizer`.
+    with `force`, and that is asked before anything is charged. `method` is one of TABLE_METHODS;
+    `options` are those of `Synthesizer`.
     """
     runtime.tune(1)
     can_write(out)
@@ -89,16 +105,20 @@ def synth_table(
     check_place(out)
     if rows is not None and rows < 1:
         raise UserError(f"Expected rows >= 1, got {rows}.")
-    _, more = read_sets("ddp-vae", sets)
+    if method not in TABLE_METHODS:
+        raise UserError(f"Unknown method '{method}' for a table; choose one of {', '.join(TABLE_METHODS)}.")
+    way = TABLE_METHODS[method]
+    _, more = read_sets(way, sets)
     given = {"label": label, "classes": classes and tuple(plain(name) for name in classes), "unit": unit}
     told = {key: value for key, value in given.items() if value not in (None, "record")}
     table = read_private(data, schema, told=told, keep=keep, drop=drop, warn=warn)
     size = _declared_size(table, records, about)
     if (line := large_delta(options.get("delta"), size)) is not None:
         warn(line)
-    settings = {**_defaults(size, more), **more, "columns": words(table.schema)}
+    defaults = {} if way == "dp-marginals" else COPULA if method == "dp-copula" else _defaults(size, more)
+    settings = {**defaults, **more, **own_settings(way, table.schema)}
     synthesizer = Synthesizer(
-        method="ddp-vae", records=size, classes=table.classes, seed=seed, **options, **settings
+        method=way, records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
     cells = _drawn(table, synthesizer, rows or size, seed)
     content = table_bytes(cells, out, table.schema)
@@ -110,6 +130,14 @@ def synth_table(
     found = {**synthesizer.certificate(), **written, "table": columns}
     write_atomically(certificate_path(out), (json.dumps(found, indent=2) + "\n").encode())
     return {**found, "out": str(out), "ledger": str(synthesizer.ledger_path)}
+
+
+def preferred(warn: Warn = lambda _: None) -> str:
+    """What `prismfl synth` makes a table with unless it is told: the best that is installed, and it says which."""
+    if table_method() == "dp-marginals":
+        return "dp-marginals"
+    warn(WITHOUT)
+    return "dp-copula"
 
 
 def read_private(

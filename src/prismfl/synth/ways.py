@@ -6,15 +6,17 @@ Seeded noise follows from every public fact of a release, so `site`, `data` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from prismfl.core.method import Items, Method
+from prismfl.core.payloads import Payload
 from prismfl.core.task import Task
 from prismfl.errors import UserError
-from prismfl.methods.generators import ddp_vae, threedgl
+from prismfl.methods.generators import ddp_vae, graphical, marginals, threedgl
 from prismfl.methods.prism import head as prism_head
 from prismfl.methods.prism import prism, statistics
 from prismfl.methods.prism import table as prism_table
@@ -97,13 +99,45 @@ def _vae_mechanism(cfg: threedgl.Config, task: Task) -> dict[str, Any]:
     return {"name": f"Gaussian answers: {counts}moments and gradients of bounded norm, over Poisson batches"}
 
 
+@lru_cache(maxsize=2)
+def _fitted(cfg: marginals.Config, task: Task, release: _Tables) -> Payload:
+    """The model of a release, kept for the next draw: a fit takes a while, drawing does not."""
+    return marginals.fitted(cfg, marginals.questions_of(cfg, task), release.payload.tensors["counts"], cfg.noise)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """A release of tables, known by its digest."""
+
+    digest: str
+    payload: Payload = field(compare=False)
+
+
+def _marginals_draw(cfg: marginals.Config, task: Task, items: Items, n: int, key: Key) -> Drawn:
+    """`n` encoded records from the model of the released tables."""
+    released = _Tables(items["tables"].digest, items["tables"])
+    return marginals.sample(cfg, task, _fitted(cfg, task, released), n, key=key.child("sample"))
+
+
+def _marginals_mechanism(cfg: marginals.Config, task: Task) -> dict[str, Any]:
+    asked = marginals.questions_of(cfg, task)
+    words = f"one Gaussian release of {len(asked.sizes)} tables of one to three columns, side by side"
+    return {"name": words, "sensitivity": 1.0, "numbers": sum(asked.sizes)}
+
+
+def table_method() -> str:
+    """What serves a table best with what is installed."""
+    return marginals.METHOD.name if graphical.installed() else ddp_vae.METHOD.name
+
+
 PRISM = Way(
     prism.METHOD, "holder", "own", "convnet", _gaussian_sigma, _prism_draw, _prism_mechanism, 1000, _prism_heads
 )
 HEAD = Way(prism_head.METHOD, "holder", "own", "convnet", _gaussian_sigma, None, _prism_mechanism, 1000)
 TABLE = Way(prism_table.METHOD, "holder", "own", "logreg", _gaussian_sigma, None, _table_mechanism, 1000)
 VAE = Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism)
-WAYS = {way.method.name: way for way in (PRISM, VAE)}
+MARGINALS = Way(marginals.METHOD, "holder", "own", "logreg", _gaussian_sigma, _marginals_draw, _marginals_mechanism)
+WAYS = {way.method.name: way for way in (PRISM, VAE, MARGINALS)}
 CLASSIFIERS = {way.method.name: way for way in (PRISM, HEAD, TABLE)}
 
 

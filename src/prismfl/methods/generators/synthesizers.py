@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -15,16 +16,17 @@ from prismfl.core.door import PrivateRecords
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.generators import copula, latent, moments
+from prismfl.methods.generators import copula, latent, moments, pooled_tables
 from prismfl.methods.generators.copula import Layout, Look
 from prismfl.methods.generators.images import ADAM, START
 from prismfl.methods.generators.moments import Queries
+from prismfl.methods.generators.questions import Questions
 from prismfl.nets import beta_vae
 from prismfl.nets.beta_vae import RecordBound, Shape, build_vae
 from prismfl.nets.columns import Columns
 from prismfl.rng import Key
 
-KINDS = ("ddp-vae", "dp-gaussian", "dp-copula")
+KINDS = ("ddp-vae", "dp-gaussian", "dp-copula", "dp-marginals")
 MOST_FEATURES = 256  # a covariance has a square of them (dp-copula: of columns)
 Described = dict[str, tuple[str, tuple[int, ...]]]
 
@@ -80,6 +82,10 @@ class Recipe:
         """The copula's view of the columns."""
         return Layout.of(self.full().columns)
 
+    def asked(self) -> Questions:
+        """The tables of dp-marginals."""
+        return pooled_tables.asked_of(self.shape.columns, self.labels)
+
     def shapes(self) -> Described:
         """Names, types and shapes of what leaves; from public numbers only."""
         shape = self.full()
@@ -88,6 +94,8 @@ class Recipe:
             one = {k: tuple(v.shape) for k, v in beta_vae.Decoder(shape).state_dict().items()}
         elif self.kind == "dp-copula":
             one = self.layout().shapes()
+        elif self.kind == "dp-marginals":
+            one = pooled_tables.shapes(self.asked())
         else:
             one = {"mean": (shape.columns.width,), "root": (shape.columns.width, shape.columns.width)}
         return {f"{self.kind}.{part}.{name}": ("float32", size) for part in self.parts for name, size in one.items()}
@@ -100,6 +108,8 @@ def fit(door: PrivateRecords, recipe: Recipe, training: Training, *, key: Key, s
         return copula.fit(
             door, recipe.layout(), queries=training.queries, start=training.start, seen=seen, labels=recipe.labels
         )
+    if recipe.kind == "dp-marginals":
+        return pooled_tables.fit(door, recipe.asked(), queries=training.queries)
     if recipe.kind == "dp-gaussian":
         return moments.fit_gaussian(door, shape.columns, queries=training.queries, labels=recipe.labels)
     vae = build_vae(shape, beta=training.beta, key=key.child("network"))
@@ -150,15 +160,16 @@ def draw(recipe: Recipe, tensors: Params, counts: torch.Tensor, *, key: Key) -> 
 
 
 def merge(recipe: Recipe, released: Sequence[Params], factors: torch.Tensor | None = None) -> Params:
-    """One release from those of several sites, where releases are sums (dp-copula), each class by its factor."""
+    """One release from those of several sites, where releases are sums, each class by its factor."""
     parts = [parts_of(recipe, tensors) for tensors in released]
     if factors is not None and bool((factors != 1.0).any()):
-        scaled = {"count", "sums", "weight", "products", "noise"}
+        scaled = {"count", "counts", "sums", "weight", "products", "noise"}
         parts = [
             [{k: float(f) * v if k in scaled else v for k, v in part.items()} for part, f in zip(site, row)]
             for site, row in zip(parts, factors)
         ]
-    merged = [copula.merge(recipe.layout(), sites) for sites in zip(*parts)]
+    joined = pooled_tables.merge if recipe.kind == "dp-marginals" else partial(copula.merge, recipe.layout())
+    merged = [joined(sites) for sites in zip(*parts)]
     return {f"{recipe.kind}.{p}.{k}": v for p, one in zip(recipe.parts, merged) for k, v in one.items()}
 
 
@@ -173,6 +184,8 @@ def fault(recipe: Recipe, tensors: Params, training: Training, held: float) -> s
         elif recipe.kind == "dp-gaussian":
             rows = torch.linalg.vector_norm(part["root"].double(), dim=1)
             why = robust.beyond({"mean": part["mean"], "rows of the root": rows}, 1.01)
+        elif recipe.kind == "dp-marginals":
+            why = pooled_tables.fault(recipe.asked(), part, training.queries, held)
         else:
             why = _sums_fault(recipe.layout(), part, training.queries, held)
         if why is not None:
@@ -201,6 +214,8 @@ def _records(recipe: Recipe, parts: Sequence[Params], numbers: Sequence[int], ke
         layout = recipe.layout()
         classes = latent.clean(layout, [copula.merge(layout, [part]) for part in parts])
         return [latent.draw(layout, latent.build(layout, c), n, g) for c, n, g in zip(classes, numbers, streams)]
+    if recipe.kind == "dp-marginals":
+        return [pooled_tables.draw(recipe.asked(), part, n, g) for part, n, g in zip(parts, numbers, streams)]
     made = beta_vae.draw if recipe.kind == "ddp-vae" else _gaussian
     return [made(shape, part, n, g) for part, n, g in zip(parts, numbers, streams)]
 

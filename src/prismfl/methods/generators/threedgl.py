@@ -13,7 +13,8 @@ class, so that one noise multiplier serves all of them; some of the queries go t
 starts (`start = 0` gives the paper's); outputs are typed (numbers with a spread, binaries, categories). One generator
 with the label as a column serves tables without classes, and units other than a record, where classes are not disjoint.
 Every kind of synthesizer asks the door alike, so a mixed pool has one plan. Other kinds than the paper's: dp-gaussian
-(moments of the encoded records) and dp-copula (noisy marginals and products; several sites' releases can be added up).
+(moments of the encoded records), dp-copula (noisy marginals and products) and dp-marginals (noisy tables, and a
+graphical model); the releases of the last two can be added up over sites.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from prismfl.rng import Key
 
 COUNTS = "counts"
 PREFIX = "generator-"
+SUMS = ("dp-copula", "dp-marginals")  # kinds whose releases can be added up over sites
 LOOK_FACTOR = math.sqrt(1.3 / 0.2)  # noise of a class size in the copula's first look, against a histogram's
 
 
@@ -240,8 +242,9 @@ def sample_pool(
 
 def _groups(cfg: Config, task: Task, sites: list[str]) -> list[list[str]]:
     """Sites that are sampled together: those with sums, where the pool is merged; else each alone."""
-    sums = [s for s in sites if cfg.pool == "merged" and kind_at(cfg, task, s) == "dp-copula"]
-    return ([sums] if sums else []) + [[s] for s in sites if s not in sums]
+    kinds = {kind: [s for s in sites if kind_at(cfg, task, s) == kind] for kind in SUMS} if cfg.pool == "merged" else {}
+    together = [group for group in kinds.values() if group]
+    return together + [[s] for s in sites if not any(s in group for group in together)]
 
 
 def _shares(cfg: Config, task: Task, pool: Mapping[str, Payload]) -> torch.Tensor:
