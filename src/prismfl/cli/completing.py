@@ -11,10 +11,10 @@ ENCODERS = ("auto", "none", "scattering", "efficientnet-lite0")
 
 def method_names() -> list[str]:
     """The keys of `METHODS`."""
-    for node in ast.walk(_parsed("methods", "__init__.py")):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
-            return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
-    return []
+    calls = [node for node in ast.walk(_parsed("methods", "__init__.py")) if isinstance(node, ast.Call)]
+    made = next(call.args[0] for call in calls if getattr(call.func, "id", None) == "Methods")
+    keys = made.keys if isinstance(made, ast.Dict) else []
+    return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
 
 
 def data_names() -> list[str]:
