@@ -88,9 +88,10 @@ def check_table(path: Path, schema: Path) -> dict[str, list[Any]]:
     return table
 
 
-def test_from_a_draft_to_a_synthetic_table(place: Path) -> None:
+@pytest.mark.parametrize("how", [[], ["--method", "ddp-vae", *sets()]], ids=["as it comes", "ddp-vae"])
+def test_from_a_draft_to_a_synthetic_table(place: Path, how: list[str]) -> None:
     asked = ("synth", "visits.csv", "--schema", "schema.toml", "-e", "5", "--records", "150", "-o", "made.csv")
-    done = invoke(*asked, "--seed", "1", *sets(), cwd=place)
+    done = invoke(*asked, "--seed", "1", *how, cwd=place)
     assert done.returncode == 0, done.stderr
     assert "Left out, being free text: remark." in done.stderr
     assert "Columns with one value in all rows: site code" in done.stderr

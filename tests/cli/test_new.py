@@ -47,7 +47,7 @@ def test_after_a_table_was_set_up_no_command_needs_an_option(table: Path) -> Non
     assert not ledger_path().exists(), "nothing is charged"
     assert shown("plan", cwd=table)["method"] == "dp-fedavg"
     assert sum(row["all"] for row in shown("partition", cwd=table)) < 300
-    assert shown("synth", "--set", "rounds=1", "--set", "queries=6", cwd=table)["records"] == 300
+    assert shown("synth", cwd=table)["records"] == 300
     made = (table / "synthetic.csv").read_text().splitlines()
     assert made[0] == "age,sex,ill", "the column that deals records to sites is none of the copy"
     refused_again = invoke("synth", cwd=table)

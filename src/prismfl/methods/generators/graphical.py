@@ -9,7 +9,6 @@ drawn before it, so that drawing needs no more than looking up.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from prismfl.errors import UserError
+from prismfl.methods.generators import fitting
 from prismfl.methods.generators.questions import Counts
 from prismfl.nets.discrete import Clique, Variables, cells
 
 LEAST = 1e-9
-STEPS_AT_ONCE = 50  # what the fitter does between two looks at whether it still moves
-STILL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def fit(variables: Variables, tables: Mapping[Clique, Counts], model: Sequence[C
     total = total_of(kept.values())
     order, parents = Graph(variables.sizes, model).drawn_in()
     wanted = [tuple(sorted((*given, column))) for column, given in zip(order, parents)]
-    marginals = _fitted(variables.sizes, kept, model, wanted, total=total, steps=steps)
+    marginals = _fitted(variables.sizes, kept, wanted, total=total, steps=steps)
     out = []
     for column, given, clique in zip(order, parents, wanted):
         table = torch.from_numpy(marginals[clique]).permute(*(clique.index(k) for k in (*given, column)))
@@ -171,26 +170,25 @@ def total_of(tables: Iterable[Counts]) -> float:
 def _fitted(
     sizes: Sequence[int],
     tables: Mapping[Clique, Counts],
-    model: Sequence[Clique],
     wanted: Sequence[Clique],
     *,
     total: float,
     steps: int,
 ) -> dict[Clique, np.ndarray[Any, Any]]:
-    """The tables `wanted` of the model that fits best. Loads JAX, which takes a moment."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jax
-
-        with jax.enable_x64(True):
-            from mbi import Domain, LinearMeasurement, estimation, marginal_oracles
-
-            domain = Domain(range(len(sizes)), sizes)
-            noise = max(min(t.noise for t in tables.values()), LEAST)
-            asked = [
-                LinearMeasurement(t.counts.numpy(), clique, max(t.noise / noise, LEAST)) for clique, t in tables.items()
-            ]
-            found = estimation.MirrorDescent().estimate(domain, asked, known_total=total, iters=steps, tol=STILL)
-            whole = sorted({clique for clique in wanted if not any(set(clique) < set(other) for other in wanted)})
-            fitted = marginal_oracles.message_passing_stable(found.potentials.expand(whole), total)
-            return {clique: np.array(fitted.project(clique).datavector(flatten=False)) for clique in wanted}
+    """The tables `wanted` of the model that fits best, from a process of its own."""
+    noise = max(min(table.noise for table in tables.values()), LEAST)
+    asked: dict[str, np.ndarray[Any, Any]] = {
+        "sizes": np.array(sizes),
+        "noise": np.array([max(table.noise / noise, LEAST) for table in tables.values()]),
+        "total": np.array(total),
+        "steps": np.array(steps),
+        "tables": np.array(len(wanted)),
+    }
+    for i, (clique, table) in enumerate(tables.items()):
+        asked |= {f"clique.{i}": np.array(clique), f"counts.{i}": table.counts.numpy()}
+    asked |= {f"wanted.{i}": np.array(clique) for i, clique in enumerate(wanted)}
+    try:
+        found = fitting.ask(asked)
+    except fitting.FitError as error:
+        raise UserError(f"The graphical model was not fitted ({error}); try a smaller model_cells.") from None
+    return {clique: found[f"wanted.{i}"] for i, clique in enumerate(wanted)}
