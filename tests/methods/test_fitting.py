@@ -20,7 +20,7 @@ from prismfl.nets.discrete import Variables
 TABLE = np.array([30.0, 10.0, 5.0, 55.0])
 
 
-def asked(counts: np.ndarray) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def asked(counts: np.ndarray) -> dict[str, np.ndarray]:
     found = {"sizes": [2, 2], "noise": [1.0], "total": 100.0, "steps": 500, "tables": 1, "clique.0": [0, 1]}
     return {
         **{name: np.array(value) for name, value in found.items()},
