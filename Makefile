@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := torch==2.13.0
 # What measures the branches of core/ and privacy/, and how many of them (per cent) it must reach.
-COVERAGE_TESTS ?= tests/core tests/privacy tests/secure
+COVERAGE_TESTS ?= tests/core tests/privacy tests/secure tests/transport/test_in_process.py
 COVERAGE ?= 100
 export OMP_WAIT_POLICY = PASSIVE
 export OMP_NUM_THREADS ?= 1

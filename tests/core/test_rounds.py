@@ -107,6 +107,12 @@ def test_a_release_is_made_once_and_sent_again_for_free(tmp_path: Path) -> None:
     assert len(host.ledger.charges(run=job.run)) == 1
 
 
+def test_what_was_made_with_the_systems_noise_is_always_kept(tmp_path: Path) -> None:
+    host = make_world(make_job("dp-fedavg"), tmp_path).hosts[0]
+    with pytest.raises(BoundaryError, match="drawn once"):
+        replace(host, deployed=True, keep=False)
+
+
 def test_a_method_that_asks_for_more_than_its_plan_releases_nothing_and_pays(tmp_path: Path) -> None:
     honest = make_job("dp-fedavg")
     client = honest.method.client

@@ -75,6 +75,16 @@ def test_who_looks_on_changes_neither_answer_nor_cost() -> None:
     assert len(notes.answers) == 3 + 1 + 3  # sum, histogram and tables, a gradient, a gradient of each class
 
 
+def test_tables_that_the_reference_asks_as_a_sum_are_shown_once() -> None:
+    def tables(door: PrivateRecords) -> torch.Tensor:
+        return door.noisy_tables(lambda x, y: y[:, None], sizes=(3,), weights=(1.0,), bound=1.0, sigma=1.0)
+
+    for reference in (False, True):
+        notes = Notes()
+        asked = ask_door(tables, some(), Key.seed(3).noise(), declared=30, classes=3, watch=notes, reference=reference)
+        assert [answer.tolist() for answer in notes.answers] == [asked.answer.tolist()]
+
+
 def test_who_looks_on_need_not_note_anything() -> None:
     plain = ask_door(questions, some(), Key.seed(3).noise(), declared=30, classes=3)
     idle = ask_door(questions, some(), Key.seed(3).noise(), declared=30, classes=3, watch=Watch())

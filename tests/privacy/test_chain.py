@@ -66,3 +66,9 @@ def test_a_file_that_cannot_grow_is_a_full_disk_where_there_is_no_room(
     assert chain.wrapped(tmp_path / "l", error).code == "ledger-damaged"
     monkeypatch.setattr(os, "statvfs", lambda place: os.statvfs_result((*room[:4], 0, *room[5:])))
     assert chain.wrapped(tmp_path / "l", error).code == "disk-full"
+
+
+def test_room_is_not_given_back_in_the_midst_of_a_transaction(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "site.ledger")
+    with ledger, pytest.raises(LedgerError, match="cannot be used"), ledger._chain.transaction():
+        ledger.shrink()
