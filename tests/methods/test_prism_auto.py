@@ -12,7 +12,7 @@ import torch
 from prismfl.core.method import Chosen, Task, Wanted
 from prismfl.data import load_public
 from prismfl.methods import METHODS
-from prismfl.methods.prism import auto
+from prismfl.methods.prism import auto, rehearsal
 from prismfl.methods.prism.statistics import row_layout
 
 CHEAP = {"atoms": 16, "pool": 2}
@@ -43,7 +43,7 @@ def test_more_noise_never_makes_a_larger_release() -> None:
 
 def test_few_noisy_records_get_few_directions_and_networks() -> None:
     found = chosen(records=20, epsilon=0.2).settings
-    assert found["rank"] == auto.RANKS[0]
+    assert found["rank"] == rehearsal.RANKS[0]
     assert found["networks"] == 4
     assert chosen(records=100_000, epsilon=5.0).settings["networks"] == 32
 
@@ -55,9 +55,9 @@ def test_a_secure_sum_has_one_noise_and_so_a_larger_release() -> None:
 
 def test_the_middle_of_the_ranks_that_are_nearly_as_good_is_taken() -> None:
     scores = {16: 70.0, 32: 78.0, 64: 80.0, 128: 80.5, 256: 70.0}
-    assert auto.pick(scores) == 64
-    assert auto.pick({**scores, 256: 79.0, 512: 78.0}) == 128
-    assert auto.pick(scores, chance=75.0) == 16  # all of it is noise
+    assert rehearsal.pick(scores) == 64
+    assert rehearsal.pick({**scores, 256: 79.0, 512: 78.0}) == 128
+    assert rehearsal.pick(scores, chance=75.0) == 16  # all of it is noise
 
 
 @pytest.mark.parametrize("rank", [7, 70, 5000])

@@ -11,9 +11,9 @@ from prismfl.core.method import Site, State
 from prismfl.core.payloads import Statistics
 from prismfl.errors import UserError
 from prismfl.methods.prism import centring, statistics
-from prismfl.methods.prism.auto import _release
 from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, lda_head, pool
+from prismfl.methods.prism.rehearsal import played_release
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from tests.laws.world import some_records
@@ -71,7 +71,7 @@ def test_sites_about_different_centres_come_back_to_one() -> None:
     y = torch.arange(600) % 3
     u = rows_about(middle, 600, generator) + 0.1 * torch.nn.functional.one_hot(y, 12)
     parts = (y < 1, y >= 1)  # one site has a class that the other lacks
-    releases = [_release(cfg, layout, u[p], y[p], classes=3, generator=generator) for p in parts]
+    releases = [played_release(cfg, layout, u[p], y[p], classes=3, generator=generator) for p in parts]
     assert not torch.allclose(releases[0]["centre"], releases[1]["centre"], atol=0.03)
     pooled = pool(cfg, layout, releases, enc, usual=100)
     means = torch.stack([u[y == c].mean(0) for c in range(3)])
@@ -93,7 +93,7 @@ def test_far_from_the_public_images_a_centre_is_worth_its_share() -> None:
             y = torch.randint(3, (1500,), generator=generator)
             spread = 0.4 * torch.nn.functional.one_hot(y + 2, 12) + 0.3 * torch.randn(1500, 12, generator=generator)
             u = torch.nn.functional.normalize(far + spread, dim=1)
-            release = _release(cfg, layout, u, y, classes=3, generator=generator)
+            release = played_release(cfg, layout, u, y, classes=3, generator=generator)
             head = lda_head(cfg, _pooled(cfg, layout, release))
             found.append(float(((u @ head["weight"] + head["bias"]).argmax(1) == y).float().mean()))
         scores[share] = sum(found) / len(found)

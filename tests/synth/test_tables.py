@@ -302,6 +302,8 @@ def test_the_method_of_a_table_is_what_is_installed_unless_it_is_said(
         found = made(place, method=method, sets=settings, out=place / method / "s.csv")
         assert set(rows_of(place / method / "s.csv")[0]) == set(HEADER)
         assert found["settings"]["columns"] == ["n", "b", "c3"]
+        assert found["method"] == json.loads((place / method / "s.certificate.json").read_text())["method"] == method
+        assert "gradients" not in found["mechanism"]["name"]
     with pytest.raises(UserError, match="Unknown method 'prism' for a table"):
         made(place, method="prism")
 
@@ -409,3 +411,26 @@ def test_many_distinct_values_are_ids_or_text_in_a_draft(tmp_path: Path) -> None
     assert 'name = "words"\ntype = "text"' in text
     assert len(text) < 1000
     assert len(notes) == 1
+
+
+def test_a_number_as_label_is_a_column_like_the_others(place: Path) -> None:
+    (place / "schema.toml").write_text(SCHEMA.replace('label = "outcome"\nclasses = ["well", "ill"]', 'label = "age"'))
+    refused_unspent(place, "Expected no classes for the label 'age'", classes=["old", "young"])
+    for method, settings in (("dp-copula", ["queries=4"]), ("dp-marginals", ["fitter=copula"])):
+        found = made(place, method=method, sets=settings, out=place / method / "s.csv")
+        rows = rows_of(place / method / "s.csv")
+        assert set(rows[0]) == set(HEADER) - {"outcome"}
+        assert all(0 <= int(row["age"]) <= 100 for row in rows)
+        assert found["classes"] == ["all"]
+        assert found["table"]["label"] == "age"
+        assert "classes" not in found["table"]
+
+
+def test_a_label_of_many_numbers_is_drafted_as_a_number(place: Path) -> None:
+    text, _ = draft(place / "data.csv", label="age", unit=None, bounds_from_data=True)
+    assert "classes = " not in text
+    assert 'name = "age"' in text
+    (place / "schema.toml").write_text(text)
+    assert made(place)["table"]["label"] == "age"
+    few, _ = draft(place / "data.csv", label="outcome", unit=None, bounds_from_data=True)
+    assert 'classes = ["ill", "well"]' in few

@@ -17,6 +17,9 @@ from prismfl.core.job import Job
 from prismfl.core.once import Holder, Made, release_once
 from prismfl.core.task import Task
 from prismfl.data import load_public
+from prismfl.data.parts import Parts
+from prismfl.data.parts_file import parts_words
+from prismfl.data.public_rows import load_public_rows
 from prismfl.errors import UserError
 from prismfl.nets.encoders.base import Encoder
 from prismfl.privacy import account
@@ -45,6 +48,7 @@ class Options:
     ledger: Path | None = None
     cap: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    public_text: str | None = None
 
     def check(self) -> None:
         """Refuse what cannot be."""
@@ -76,17 +80,27 @@ class Options:
         settings = self.settings_of(way, config.settings)
         return settings.model_copy(update={"sigma": way.sigma(settings, task, self.epsilon)}), words
 
-    def task(self, way: Way, shape: tuple[int, ...], classes: tuple[str, ...], *, data: str, unit: str) -> Task:
+    def task(
+        self,
+        way: Way,
+        shape: tuple[int, ...],
+        classes: tuple[str, ...],
+        *,
+        data: str,
+        unit: str,
+        parts: Parts | None = None,
+    ) -> Task:
         """The public facts of the release."""
         name, records = way.method.name, self.records or way.records
-        if ("image" if len(shape) == 3 else "table") not in way.method.kinds:
+        if parts is None and ("image" if len(shape) == 3 else "table") not in way.method.kinds:
             raise UserError(f"Expected images for {name}, got a table; leave out the method, or give 'ddp-vae'.")
         if records is None:
             raise UserError(f"Expected a public (rounded) number of records for {name}: give records=.")
         if self.public is not None and not way.method.needs_public:
             raise UserError(f"Expected no public images for {name}; it needs none.")
-        public = self._images(shape) if way.method.needs_public else None
+        public = self._images(shape, parts) if way.method.needs_public else None
         task = Task(data, shape, classes, (way.site,), records, way.model, unit=unit, delta=self.delta, public=public)
+        task = replace(task, parts=parts)
         return replace(task, encoder=ready(self._encoder(way), task))
 
     def _encoder(self, way: Way) -> Encoder | None:
@@ -98,7 +112,10 @@ class Options:
             return self.encoder
         return encoder_of(validate(RunConfig, {"encoder": self.encoder}, "the arguments"), way.method)
 
-    def _images(self, shape: tuple[int, ...]) -> torch.Tensor:
+    def _images(self, shape: tuple[int, ...], parts: Parts | None = None) -> torch.Tensor:
+        if parts is not None and not isinstance(self.public, torch.Tensor):
+            asked: dict[str, Any] = {"count": self.public_count, "key_seed": self.seed or 0, "data_dir": self.data_dir}
+            return load_public_rows(parts, images=self.source, text=self.public_text, **asked).images
         if not isinstance(self.public, torch.Tensor):
             size, seed = (shape[0], shape[1], shape[2]), self.seed or 0
             return load_public(
@@ -136,7 +153,7 @@ class Fitted:
             "schema_version": 2,
             "statement": promise if noise == DEPLOYMENT else f"{NO_PROTECTION} (the noise is seeded).",
             "guarantee": self.made.guarantee(),
-            "method": self.method,
+            "method": self.way.name(self.settings),
             "data": task.data,
             "epsilon": epsilon,
             "epsilon_asked": self.options.epsilon,
@@ -158,6 +175,9 @@ class Fitted:
         }
         if task.kind == "image":
             found["image_shape"] = list(task.shape)
+        if task.parts is not None:
+            found["parts"] = parts_words(task.parts)["parts"]
+            found["public_text"] = self.options.public_text or "written by the grammar"
         if task.public is not None:
             found["public_images"] = self.options.source
         if task.encoder is not None:
@@ -177,10 +197,11 @@ def release(
     data: str | None = None,
     unit: str = "record",
     warnings: Sequence[str] = (),
+    parts: Parts | None = None,
 ) -> Fitted:
     """The one release of a holder's records. What does not fit is refused before anything is charged."""
     shape = tuple(holder.records.x.shape[1:])
-    task = options.task(way, shape, classes, data=data or way.data, unit=unit)
+    task = options.task(way, shape, classes, data=data or way.data, unit=unit, parts=parts)
     settings, words = options.choose(way, task)
     job = Job("synth", way.method, settings, task, options.seed or 0)
     way.method.init(settings, task, job.key)

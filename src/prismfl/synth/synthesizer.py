@@ -16,6 +16,7 @@ import torch
 from prismfl.core.once import Holder
 from prismfl.core.release import Release
 from prismfl.core.task import Task
+from prismfl.data.parts import Parts
 from prismfl.data.schema import Schema
 from prismfl.errors import UserError
 from prismfl.nets.encoders.base import Encoder
@@ -58,6 +59,7 @@ class Synthesizer:
         ledger: str | Path | None = None,
         cap: float | None = None,
         schema: Schema | Mapping[str, Any] | str | Path | None = None,
+        public_text: str | None = None,
         **settings: Any,
     ) -> None:
         if method is not None and method not in WAYS:
@@ -72,7 +74,19 @@ class Synthesizer:
         place = None if ledger is None else Path(ledger)
         self.method, self.classes = method, classes
         self.options = Options(
-            epsilon, delta, public, public_count, data_dir, encoder, tuning, records, seed, place, cap, settings
+            epsilon,
+            delta,
+            public,
+            public_count,
+            data_dir,
+            encoder,
+            tuning,
+            records,
+            seed,
+            place,
+            cap,
+            settings,
+            public_text,
         )
         self.options.check()
         self._fitted: Fitted | None = None
@@ -107,10 +121,13 @@ class Synthesizer:
         self._text = labels.text
         return self
 
-    def fit_records(self, holder: Holder, *, data: str | None = None, unit: str = "record") -> Synthesizer:
-        """The same for records that a reader has found, with the names that they and their unit are declared by."""
+    def fit_records(
+        self, holder: Holder, *, data: str | None = None, unit: str = "record", parts: Parts | None = None
+    ) -> Synthesizer:
+        """The same for records that a reader has found, with the names that they and their unit are declared by, and
+        what lies where in a record of several `parts`."""
         names = numbered(holder.records.y.numpy(), self.classes).names
-        return self._fit(holder, names, data=data, unit=unit)
+        return self._fit(holder, names, data=data, unit=unit, **({} if parts is None else {"parts": parts}))
 
     def _fit(self, holder: Holder, classes: tuple[str, ...], **declared: Any) -> Synthesizer:
         way = WAYS[self.method or ("prism" if holder.records.x.dim() == 4 else "ddp-vae")]

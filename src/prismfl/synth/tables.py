@@ -22,7 +22,7 @@ from prismfl.data.cells import number_of
 from prismfl.data.ids import unit_codes
 from prismfl.data.made import made_table, spare
 from prismfl.data.prints import bag_prints, row_prints, vector_prints
-from prismfl.data.schema import Column, Schema, is_missing, listed, plain
+from prismfl.data.schema import EVERY, Column, Schema, is_missing, listed, plain
 from prismfl.data.schema_draft import HINTS, Columns, load_columns, look_of
 from prismfl.data.schema_file import parse_any, read_content, schema_words
 from prismfl.data.table_files import can_write, certificate_path, table_bytes
@@ -68,8 +68,8 @@ class Table:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The declared classes, or the one class "all" where there is no label."""
-        return self.schema.classes if self.labelled else ("all",)
+        """The declared classes, or the one class "all" where there is no label, or a number is predicted."""
+        return self.schema.classes if self.labelled else EVERY
 
 
 def synth_table(
@@ -125,7 +125,7 @@ def synth_table(
     write_atomically(out, content)
     written = {"out": out.name, "rows": len(next(iter(cells.values()))), "sha256": hashlib.sha256(content).hexdigest()}
     columns = schema_words(table.schema)
-    if not table.labelled:
+    if not table.labelled and table.schema.target is None:
         columns = {key: value for key, value in columns.items() if key not in ("label", "classes")}
     found = {**synthesizer.certificate(), **written, "table": columns}
     write_atomically(certificate_path(out), (json.dumps(found, indent=2) + "\n").encode())
@@ -163,7 +163,9 @@ def read_private(
     if schema is None:
         raise UserError(f"Expected --schema for {data}; draft one with: prismfl schema {data} -o schema.toml.")
     declared, labelled = read_declared(Path(schema))
-    declared, labelled = replace(declared, **told), labelled or "label" in told
+    given = dict(told)
+    named = declared.predicting(given.pop("label", declared.label), given.pop("classes", ()))
+    declared, labelled = replace(named, **given), (labelled or "label" in told) and named.target is None
     raw = load_columns(Path(data))
     for line in ignored([name for name in raw if name not in _used(declared)], declared):
         warn(line)
@@ -187,7 +189,7 @@ def read_private(
 
 
 def read_declared(path: Path) -> tuple[Schema, bool]:
-    """The schema, and whether it declares a label. Without one the table has no classes (a regression, say)."""
+    """The schema, and whether its label has classes: without a label, or with a number as one, there are none."""
     return parse_any(read_content(path), where=f"schema {path}")
 
 

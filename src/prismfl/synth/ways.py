@@ -25,6 +25,7 @@ from prismfl.rng import Key
 from prismfl.runs.config import RunConfig, merge
 
 Drawn = tuple[torch.Tensor, torch.Tensor]
+COPULA = "dp-copula"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Way:
     """`sigma(settings, task, epsilon)`; `draw(settings, task, items, n, key)`; `mechanism(settings, task)`.
 
     `heads(settings, task, items, key)` are the models that need no images; without it, all that the method has.
+    `called(settings)` is what it is called with these settings, where that is not the method's name.
     """
 
     method: Method
@@ -43,6 +45,11 @@ class Way:
     mechanism: Callable[[Any, Task], dict[str, Any]]
     records: int | None = None  # where only an order of magnitude matters
     heads: Callable[[Any, Task, Items, Key], Items] | None = None
+    called: Callable[[Any], str] | None = None
+
+    def name(self, settings: Any) -> str:
+        """What ran, for a certificate."""
+        return self.method.name if self.called is None else self.called(settings)
 
 
 def _gaussian_sigma(cfg: Any, task: Task, epsilon: float) -> float:
@@ -54,6 +61,9 @@ def _prism_draw(cfg: prism.Config, task: Task, items: Items, n: int, key: Key) -
     classes, each = len(task.classes), -(-n // len(task.classes))
     cfg = cfg.model_copy(update={"images": each})
     enc, pooled = prism_head.read_releases(cfg, task, {task.sites[0]: items})
+    if task.parts is not None:
+        made = prism.synthetic_records(cfg, task, enc, pooled, key.child("images"))
+        return made.tensors["x"][:n], made.hard_y[:n]
     task = prism.nearest_public(cfg, task, enc, pooled)
     x, y = prism.synthesise(cfg, task, enc, pooled, key.child("images"))
     order = torch.arange(classes * each).reshape(classes, each).T.flatten()[:n]
@@ -96,7 +106,13 @@ def _vae_draw(cfg: threedgl.Config, task: Task, items: Items, n: int, key: Key) 
 
 def _vae_mechanism(cfg: threedgl.Config, task: Task) -> dict[str, Any]:
     counts = "" if threedgl.is_joint(cfg, task) or cfg.class_sizes is not None else "class sizes, "
-    return {"name": f"Gaussian answers: {counts}moments and gradients of bounded norm, over Poisson batches"}
+    what = "sums of columns and of their products" if _vae_called(cfg) == COPULA else "moments and gradients"
+    return {"name": f"Gaussian answers: {counts}{what} of bounded norm, over Poisson batches"}
+
+
+def _vae_called(cfg: threedgl.Config) -> str:
+    """The copula is one of the generators that ddp-vae can train, and has nothing of a VAE."""
+    return COPULA if set(cfg.synthesizers) == {COPULA} else ddp_vae.METHOD.name
 
 
 @lru_cache(maxsize=2)
@@ -135,7 +151,7 @@ PRISM = Way(
 )
 HEAD = Way(prism_head.METHOD, "holder", "own", "convnet", _gaussian_sigma, None, _prism_mechanism, 1000)
 TABLE = Way(prism_table.METHOD, "holder", "own", "logreg", _gaussian_sigma, None, _table_mechanism, 1000)
-VAE = Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism)
+VAE = Way(ddp_vae.METHOD, ddp_vae.SITE, "own data", "mlp", _vae_sigma, _vae_draw, _vae_mechanism, called=_vae_called)
 MARGINALS = Way(marginals.METHOD, "holder", "own", "logreg", _gaussian_sigma, _marginals_draw, _marginals_mechanism)
 WAYS = {way.method.name: way for way in (PRISM, VAE, MARGINALS)}
 CLASSIFIERS = {way.method.name: way for way in (PRISM, HEAD, TABLE)}

@@ -12,60 +12,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from prismfl.core.method import Chosen, Wanted
 from prismfl.core.task import Task
-from prismfl.methods.prism import centring, head, statistics
+from prismfl.methods.prism import head, statistics
+from prismfl.methods.prism.auto_parts import auto_parts
 from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import HeadConfig, Pooled, lda_head, pool
+from prismfl.methods.prism.rehearsal import (
+    APART,
+    AWAY,
+    CENTRE,
+    CLEAR,
+    FALL,
+    HELD,
+    MEANS,
+    RANKS,
+    SECOND,
+    SHOWN,
+    Stage,
+    accuracy,
+    pick,
+    played_release,
+)
 from prismfl.nets.linear import fit_linear
 from prismfl.nets.patches import Frame
 from prismfl.privacy import account
-from prismfl.privacy.mechanisms import triangle
 from prismfl.rng import Key
-
-RANKS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
-MEANS, SECOND = 0.6, 0.35  # squared parts of the means and of the second moment
-APART = 4.5  # how far two classes lie apart, in standard deviations within them, over all directions
-AWAY = 0.7  # how far all classes lie from the public images, in standard deviations of these in each direction
-FALL = 0.3  # power by which the shift of a class falls off along the directions
-SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records of the rehearsed federation
-CENTRE = 0.1  # squared share of the budget that a site's own centre is worth
-NEARLY = 3.0  # points by which a rank may be worse than the best
-DROWNED = 7.0  # points above chance below which nothing was learnt
-CLEAR = 0.5  # noise over signal that the random networks' class means may have
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """What a rehearsal plays with: public images as rows along many public directions, before any clip."""
-
-    features: PublicFeatures
-    rows: torch.Tensor
-    sites: int
-    records: int
-    classes: int
-    sigma: float
-
-    @property
-    def count(self) -> int:
-        """How many records are played with."""
-        return min(MOST, max(200, self.sites * self.records))
-
-    @property
-    def scale(self) -> float:
-        """Records that are played with for each of the run: the noise is made smaller alike."""
-        return self.count / (self.sites * self.records)
 
 
 def auto(asked: Wanted) -> Chosen:
     """Everything about a release and what is made of it that the user did not give."""
     task, given = asked.task, dict(asked.given)
+    if task.parts is not None:
+        return auto_parts(asked)
     if task.public is None or len(task.public) < 100:
         return Chosen({}, ("no public images to rehearse on: the plain defaults are used",))
     centre = CENTRE if given.get("rounds", 1) == 1 and not asked.secure else 0.0
@@ -92,24 +77,11 @@ def auto(asked: Wanted) -> Chosen:
     return Chosen({key: value for key, value in chosen.items() if key not in given}, words)
 
 
-def pick(scores: Mapping[int, float], *, chance: float = 0.0) -> int:
-    """The middle rank of those that are nearly as good as the best: on either side of them accuracy falls.
-
-    Where none is clearly above chance, the smallest there is.
-    """
-    best = max(scores.values())
-    if best < chance + DROWNED:
-        return min(scores)
-    good = [rank for rank, score in scores.items() if score >= best - NEARLY]
-    middle = math.sqrt(min(good) * max(good))
-    return min(scores, key=lambda rank: abs(math.log(rank / middle)))
-
-
 def head_auto(asked: Wanted) -> Chosen:
     """The same for the head alone, which needs no random networks and no pictures."""
     found = auto(Wanted({"networks": 0, **asked.given}, asked.task, asked.epsilon, asked.secure))
     settings = {key: value for key, value in found.settings.items() if key in HeadConfig.model_fields}
-    return Chosen({"networks": 0, **settings}, found.words[:2])
+    return Chosen({"networks": 0, **settings}, found.words[:2] if asked.task.parts is None else found.words[:3])
 
 
 def local_auto(asked: Wanted) -> Chosen:
@@ -199,18 +171,14 @@ def played_models(stage: Stage, settings: Mapping[str, Any]) -> dict[str, float]
         pooled, u, y = _rehearsed(stage, cfg, key)
         made = {"head": lda_head(cfg, pooled), "linear": fit_linear(*embed(pooled, count, key))}
         for name, model in made.items():
-            found[name].append(_accuracy(model, u, y))
+            found[name].append(accuracy(model, u, y))
     return {name: sum(scores) / len(scores) for name, scores in found.items()}
 
 
 def _played(stage: Stage, cfg: HeadConfig, key: Key) -> float:
     """The accuracy of the head that one simulated release of public images gives."""
     pooled, u, y = _rehearsed(stage, cfg, key)
-    return _accuracy(lda_head(cfg, pooled), u, y)
-
-
-def _accuracy(model: Mapping[str, torch.Tensor], u: torch.Tensor, y: torch.Tensor) -> float:
-    return 100.0 * float(((u @ model["weight"] + model["bias"]).argmax(1) == y).float().mean())
+    return accuracy(lda_head(cfg, pooled), u, y)
 
 
 def _rehearsed(stage: Stage, cfg: HeadConfig, key: Key) -> tuple[Pooled, torch.Tensor, torch.Tensor]:
@@ -225,7 +193,7 @@ def _rehearsed(stage: Stage, cfg: HeadConfig, key: Key) -> tuple[Pooled, torch.T
     u = rows[:, :rank] / rows[:, :rank].norm(dim=1, keepdim=True).clamp_min(max(clip, 1e-6))
     enc = PublicFeatures((), stage.features.look, cut(stage.features.frame, stage.rows, rank=rank, clip=clip))
     releases = [
-        _release(cfg, layout, u[part], y[part], classes=stage.classes, generator=generator)
+        played_release(cfg, layout, u[part], y[part], classes=stage.classes, generator=generator)
         for part in (slice(i, n, stage.sites) for i in range(stage.sites))
     ]
     pooled = pool(cfg, layout, releases, enc, usual=n / stage.sites / stage.classes, records=None)
@@ -247,31 +215,6 @@ def cut(frame: Frame, rows: torch.Tensor, *, rank: int, clip: float) -> Frame:
     unit = frame.unit[:rank] * (frame.clip / clip) ** 2
     values = rows[:, :rank].var(0) / clip**2
     return Frame(frame.mean, frame.std, frame.basis[:, :rank], values=values, unit=unit, clip=clip)
-
-
-def _release(
-    cfg: HeadConfig,
-    layout: statistics.RowLayout,
-    u: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    classes: int,
-    generator: torch.Generator,
-) -> dict[str, torch.Tensor]:
-    """One site's sums and second moment with noise; the networks' part is left empty."""
-    more = {}
-    if cfg.centring:
-        sigma, exact = cfg.noise / math.sqrt(cfg.centring), centring.with_count(u).sum(0)
-        more["centre"] = centring.centre_of(exact + sigma * torch.randn(exact.shape, generator=generator), sigma=sigma)
-        u = centring.around(u, more["centre"])
-    members = torch.nn.functional.one_hot(y, classes).float()
-    sums = torch.zeros(classes, layout.width)
-    sums[:, : layout.rank] = layout.means * members.T @ u
-    sums[:, -1] = layout.count * members.sum(0)
-    lead = u[:, : layout.second]
-    moment = triangle(layout.moment * (lead.T @ lead).double()).float()
-    noisy = [part + cfg.answer_noise * torch.randn(part.shape, generator=generator) for part in (sums, moment)]
-    return {**more, "sums": noisy[0], "moment": noisy[1]}
 
 
 HEAD = replace(head.METHOD, auto=head_auto)

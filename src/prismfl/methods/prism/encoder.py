@@ -19,10 +19,14 @@ from prismfl.core.method import Settings
 from prismfl.core.task import Encodes, Task
 from prismfl.errors import UserError
 from prismfl.kernels.parts import in_parts
+from prismfl.nets.block_frame import BlockFrame, fit_blocks
+from prismfl.nets.encoders.parted import Parted, part_of
 from prismfl.nets.patches import Frame, Patches, fit_frame, learn_patches
 from prismfl.nets.random_nets import RandomNet, random_nets
 from prismfl.rng import Key
 from prismfl.stages import track
+
+LONG = 0.9  # quantile of the public norms beyond which a row of columns is clipped
 
 
 class FeatureSettings(Settings):
@@ -39,6 +43,9 @@ class FeatureSettings(Settings):
     pool: int = Field(3, ge=1, description="patch codes are averaged over pool x pool fields")
     colour: int = Field(8, ge=0, description="coarse colour image of this side beside the codes (colour images only)")
     layers: tuple[str, ...] = Field((), description="layers of the public encoder, side by side (none: all it has)")
+    part_shares: tuple[float, ...] = Field(
+        (), description="of a record of several parts: what each counts for, in their order (none: all the same)"
+    )
     rank: int = Field(256, ge=1, description="leading public directions kept of the patch features or layers")
     power: float = Field(0.4, ge=0, le=0.5, description="flattening of the public spectrum before the clip")
     quantile: float = Field(0.0, ge=0, le=1, description="the clip sits at this quantile of the public norms")
@@ -61,6 +68,13 @@ class Layers(nn.Module):
         """How many numbers each layer has."""
         found = self.encoder.activations(images[:1])
         return tuple(found[name].shape[1] for name in self.names)
+
+    def by_part(self, images: torch.Tensor) -> list[list[int]]:
+        """The same for records of several parts: the layers of each part."""
+        found: dict[str, list[int]] = {}
+        for name, width in zip(self.names, self.widths(images)):
+            found.setdefault(part_of(name), []).append(width)
+        return list(found.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +133,21 @@ def encoder(cfg: FeatureSettings, task: Task) -> PublicFeatures:
     content = hashlib.sha256(images.cpu().contiguous().numpy().data).digest()
     public = _Public(hash((content, looked)), images, task.encoder)
     own = {k: getattr(cfg, k) for k in FeatureSettings.model_fields if k != "rounds"}
+    if task.parts is not None:
+        own["networks"] = 0  # random networks look at pictures alone
     return _features(FeatureSettings(**own), public)
 
 
 @lru_cache(maxsize=2)
 def _features(cfg: FeatureSettings, public: _Public) -> PublicFeatures:
     key, images = Key.seed(cfg.bank_seed).child("prism"), public.images
+    look = _patches(cfg, images, key) if public.encoder is None else chosen_layers(cfg, public.encoder)
+    with torch.no_grad():
+        shown = images[:6000]
+        parts = track(in_parts(shown, 250), "features of public images", len(shown), each=len)
+        features = torch.cat([look(part) for part in parts])
+    if isinstance(public.encoder, Parted) and isinstance(look, Layers):
+        return PublicFeatures((), look, blocked(cfg, public.encoder, look.by_part(images), features))
     nets = random_nets(
         images[:1500],
         count=cfg.networks,
@@ -134,14 +157,15 @@ def _features(cfg: FeatureSettings, public: _Public) -> PublicFeatures:
         views=cfg.views,
         key=key.child("nets"),
     )
-    look = _patches(cfg, images, key) if public.encoder is None else _layers(cfg, public.encoder)
-    with torch.no_grad():
-        shown = images[:6000]
-        parts = track(in_parts(shown, 250), "features of public images", len(shown), each=len)
-        features = torch.cat([look(part) for part in parts])
     blocks = look.widths(images) if isinstance(look, Layers) else ()
     frame = fit_frame(features, rank=cfg.rank, power=cfg.power, quantile=cfg.quantile, blocks=blocks)
     return PublicFeatures(nets, look, frame)
+
+
+def blocked(cfg: FeatureSettings, encoder: Parted, layers: list[list[int]], features: torch.Tensor) -> BlockFrame:
+    """The frames of all parts. Columns come back from their coordinates, so only long rows of a table are clipped."""
+    clips = [LONG if place.encoder.sees == "table" else cfg.quantile for place in encoder.places]
+    return fit_blocks(features, layers=layers, shares=cfg.part_shares, rank=cfg.rank, power=cfg.power, quantiles=clips)
 
 
 def _patches(cfg: FeatureSettings, images: torch.Tensor, key: Key) -> Patches:
@@ -157,7 +181,8 @@ def _patches(cfg: FeatureSettings, images: torch.Tensor, key: Key) -> Patches:
     )
 
 
-def _layers(cfg: FeatureSettings, encoder: Encodes) -> Layers:
+def chosen_layers(cfg: FeatureSettings, encoder: Encodes) -> Layers:
+    """The layers of an encoder that the settings name; all that it has where they name none."""
     unknown = [name for name in cfg.layers if name not in encoder.layers]
     if unknown:
         raise UserError(

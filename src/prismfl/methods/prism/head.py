@@ -204,6 +204,14 @@ def lda_head(cfg: HeadConfig, pooled: Pooled) -> dict[str, torch.Tensor]:
     return {"weight": weight, "bias": -0.5 * norms}
 
 
+def head_of(cfg: HeadConfig, task: Task, pooled: Pooled) -> dict[str, torch.Tensor]:
+    """The head of a task. Of texts and of records of several parts the released counts say how common a class is."""
+    head = lda_head(cfg, pooled)
+    if task.parts is not None:
+        head["bias"] = head["bias"] + (pooled.counts / pooled.counts.sum()).log().float()
+    return head
+
+
 def head_scores(enc: PublicFeatures, head: Params, x: torch.Tensor) -> torch.Tensor:
     """The discriminant's logits of images."""
     found: torch.Tensor = linear(enc, head, x.device)(x)
@@ -238,7 +246,7 @@ def read_statistics(cfg: HeadConfig, task: Task, released: Sequence[Params]) -> 
 def server(cfg: HeadConfig, task: Task, state: State, inbox: Inbox, key: Key) -> Items:
     """The head from all sites' statistics; it is the model."""
     _, pooled = read_releases(cfg, task, inbox)
-    return {"model": Statistics(lda_head(cfg, pooled))}
+    return {"model": Statistics(head_of(cfg, task, pooled))}
 
 
 class _FoldedStatistics:
@@ -261,7 +269,9 @@ def folding(finish: Callable[[Sequence[Params], Key], Items]) -> Folding:
 
 def fold(cfg: HeadConfig, task: Task, state: State) -> Folding:
     """The head from statistics that come one by one."""
-    return folding(lambda released, _: {"model": Statistics(lda_head(cfg, read_statistics(cfg, task, released)[1]))})
+    return folding(
+        lambda released, _: {"model": Statistics(head_of(cfg, task, read_statistics(cfg, task, released)[1]))}
+    )
 
 
 def predict(cfg: HeadConfig, task: Task, items: Items, x: torch.Tensor) -> torch.Tensor:
@@ -294,8 +304,9 @@ METHOD = Method(
     predict=predict,
     models=models,
     takes_encoder=True,
+    prepare=encoder,
     needs_public=True,
-    kinds=("image",),
+    kinds=("image", "text", "patient"),
     advice=statistics.advice,
     summed=statistics.summed,
     tiny=statistics.TINY,

@@ -22,7 +22,7 @@ from prismfl.core.method import Fold, Folding, Inbox, Items, State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.core.task import Task
 from prismfl.kernels.loss import Params
-from prismfl.methods.prism import auto, statistics
+from prismfl.methods.prism import auto, patients, statistics
 from prismfl.methods.prism.embeddings import embed
 from prismfl.methods.prism.encoder import PublicFeatures, encoder
 from prismfl.methods.prism.head import METHOD as PRISM_HEAD
@@ -30,6 +30,7 @@ from prismfl.methods.prism.head import (
     HeadConfig,
     Pooled,
     folding,
+    head_of,
     head_scores,
     lda_head,
     linear,
@@ -57,6 +58,9 @@ class Config(HeadConfig):
     image_lr: float = Field(0.3, gt=0, description="learning rate of the images")
     moments: float = Field(0.0, ge=0, description="weight of matching the released second moments as well")
     closeness: float = Field(0.0, ge=0, description="pull towards the public seeds: more looks public, less is useful")
+    texts: Literal["written", "chosen"] = Field(
+        "written", description="of synthetic records with a text: written by the grammar, or public sentences"
+    )
     labels: Literal["hard", "half", "soft"] = Field(
         "hard", description="of synthetic images: their class, the head's opinion, or the mean of both"
     )
@@ -182,6 +186,9 @@ def _with_share(weights: torch.Tensor, labels: torch.Tensor, share: float) -> to
 
 def from_statistics(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled, key: Key) -> Items:
     """Everything the server makes of the pooled statistics: the head, the images, and a network trained on them."""
+    if task.parts is not None:
+        made = synthetic_records(cfg, task, enc, pooled, key.child("images"))
+        return {"model": patients.model_on(enc, made), "synthetic": made, **heads_of(cfg, task, pooled, key)}
     head = lda_head(cfg, pooled)
     task = nearest_public(cfg, task, enc, pooled)
     x, y = synthesise(cfg, task, enc, pooled, key.child("images"))
@@ -200,12 +207,19 @@ def from_statistics(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled
     return {"model": Weights(params), "synthetic": SyntheticSet.of(x, y), **heads_of(cfg, task, pooled, key)}
 
 
+def synthetic_records(cfg: Config, task: Task, enc: PublicFeatures, pooled: Pooled, key: Key) -> SyntheticSet:
+    """Synthetic records of several parts, `images` of each class."""
+    return patients.records_from(
+        cfg, task, enc, pooled, key, count=cfg.images, texts=cfg.texts, steps=cfg.steps, lr=cfg.image_lr
+    )
+
+
 def heads_of(cfg: Config, task: Task, pooled: Pooled, key: Key) -> Items:
     """What needs no images: the closed-form head, synthetic embeddings, and the linear model on them."""
     rows, classes = embed(pooled, cfg.embeddings, key.child("embeddings"))
     looked = {"encoder": task.encoder.name, "digest": task.encoder.digest} if task.encoder is not None else {}
     return {
-        "head": Statistics(lda_head(cfg, pooled)),
+        "head": Statistics(head_of(cfg, task, pooled)),
         "linear": Weights(fit_linear(rows, classes)),
         "embeddings": SyntheticEmbeddings.of(rows, classes, **looked),
     }
@@ -215,7 +229,10 @@ def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
     """The network trained on the images, the closed-form head, and the linear model on synthetic embeddings: those of
     them that the items hold and, without the public images, that do not look through them."""
     found: dict[str, torch.nn.Module] = {}
-    if "model" in items:
+    if "model" in items and task.parts is not None:
+        if task.public is not None:
+            found["network"] = linear(encoder(cfg, task), items["model"].tensors, task.device)
+    elif "model" in items:
         classifier, _ = network(task, key=Key.seed(0))
         classifier.module.load_state_dict(items["model"].to(task.device))
         found["network"] = classifier.module.eval()
@@ -227,7 +244,8 @@ def models(cfg: Config, task: Task, items: Items) -> dict[str, torch.nn.Module]:
 
 def init(cfg: Config, task: Task, key: Key) -> Items:
     """Nothing to begin with; images that the fresh network cannot take are refused before anything is charged."""
-    network(task, key=Key.seed(0), device="cpu")
+    if task.parts is None:
+        network(task, key=Key.seed(0), device="cpu")
     return statistics.init(cfg, task, key)
 
 

@@ -85,6 +85,8 @@ class RowLayout:
 
 def row_layout(cfg: ReleaseSettings, task: Task) -> RowLayout:
     """The layout that these settings give a record of this task; from public numbers alone."""
+    if task.parts is not None:
+        cfg = cfg.model_copy(update={"networks": 0})  # random networks look at pictures alone
     return layout_of(cfg, _public_rank(cfg, task))
 
 
@@ -193,6 +195,11 @@ def init(cfg: ReleaseSettings, task: Task, key: Key) -> Items:
         raise UserError(
             f"The public features look at images of at least {LEAST_SIDE} pixels a side, got "
             f"{task.shape[1]}x{task.shape[2]}; declare image_size={LEAST_SIDE} or more."
+        )
+    if task.parts is not None and 0 < cfg.covariance < cfg.rank:
+        raise UserError(
+            "What the parts of a record have in common is in the second moment of all directions: expected covariance "
+            f">= rank, got {cfg.covariance} and {cfg.rank}."
         )
     return {}
 

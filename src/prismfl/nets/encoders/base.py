@@ -24,6 +24,7 @@ class Encoder(nn.Module):
     layers: tuple[str, ...]
     trained_on: str
     pretrained: bool = False
+    sees: str = "image"  # the part of a record that it looks at
     channels: int | None = None
     side: int | None = None
 

@@ -18,7 +18,7 @@ CLOSE = 1e-3  # of the largest number: batches of another size are summed in ano
 
 def check_encoder(encoder: Encoder, images: torch.Tensor) -> Encoder:
     """The encoder, once it has looked at a few images and done as it should; otherwise one line says what is wrong."""
-    few = images[:TRIED] if len(images) >= TRIED else images.repeat(-(-TRIED // len(images)), 1, 1, 1)[:TRIED]
+    few = images[:TRIED] if len(images) >= TRIED else torch.cat([images] * -(-TRIED // len(images)))[:TRIED]
     found = _looked(encoder, few)
     if not encoder.layers:
         encoder.layers = tuple(found)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prismfl.errors import UserError
-from prismfl.nets.encoders import efficientnet, scattering
+from prismfl.nets.encoders import efficientnet, scattering, text
 from prismfl.nets.encoders.base import Encoder
 from prismfl.nets.encoders.joined import Joined
-from prismfl.nets.encoders.names import EFFICIENTNET, NAMES, SCATTERING, Part, name_and_side, parts_of
+from prismfl.nets.encoders.names import EFFICIENTNET, NAMES, NGRAMS, SCATTERING, Part, name_and_side, parts_of
 
 BUILDERS: dict[str, Callable[[int | None], Encoder]] = {
     SCATTERING: scattering.build,
     EFFICIENTNET: lambda side: efficientnet.build(side) if side else efficientnet.build(),
+    NGRAMS: lambda _: text.HashedNgrams(),
 }
 
 

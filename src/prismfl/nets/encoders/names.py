@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from prismfl.errors import UserError
 
-SCATTERING, EFFICIENTNET = "scattering", "efficientnet-lite0"
-NAMES = (SCATTERING, EFFICIENTNET)
+SCATTERING, EFFICIENTNET, NGRAMS = "scattering", "efficientnet-lite0", "ngrams"
+NAMES = (SCATTERING, EFFICIENTNET, NGRAMS)
 SIDES = {SCATTERING: (8, 64), EFFICIENTNET: (32, 512)}
 MOST_PARTS = 4
 OWN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -56,7 +56,9 @@ def name_and_side(body: str) -> tuple[str, int | None]:
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(NAMES)}."
         raise UserError(f"Unknown encoder '{body:.80}'; {hint}")
-    low, high = SIDES[name]
+    if at and name not in SIDES:
+        raise UserError(f"Encoder '{name}' reads texts and has no side, got '{body:.80}'.")
+    low, high = SIDES.get(name, (0, 0))
     if at and not (_SIDE.fullmatch(side) and low <= int(side) <= high):
         raise UserError(
             f"Expected the side of encoder '{name}' as {low} to {high} pixels, as in '{name}@64', got '{side:.20}'."
