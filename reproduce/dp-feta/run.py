@@ -26,8 +26,8 @@ from prismfl.core.records import Records
 from prismfl.data.datasets import load
 from prismfl.data.pictures import save_grid
 from prismfl.methods.generators import dp_feta
+from prismfl.methods.generators.central import Central
 from prismfl.metrics.fidelity import Features, fidelity, learn_features
-from prismfl.privacy import account
 from prismfl.rng import Key
 from prismfl.runs import planning, records, simulate
 from prismfl.runs.config import read
@@ -48,7 +48,14 @@ SWEEP = (("dp-feta", 1), ("dp-feta", 20), ("dp-feta", 240), ("dpdm", 25), ("dpdm
 
 
 def preset(
-    data: str, method: str, epsilon: float, *, sites: int = 1, split: str = "iid", steps: int | None = None
+    data: str,
+    method: str,
+    epsilon: float,
+    *,
+    sites: int = 1,
+    split: str = "iid",
+    steps: int | None = None,
+    network: str = "unet",
 ) -> dict[str, Any]:
     """A row's settings.
 
@@ -57,6 +64,7 @@ def preset(
     """
     words = [data, *([method] if method != "dp-feta" else []), *([split, f"sites{sites}"] if sites > 1 else [])]
     words += [f"eps{epsilon:g}", *([f"steps{steps}"] if steps is not None else [])]
+    words += [network] if network != "unet" else []
     return read(PRESETS / f"{'-'.join(words)}.toml")
 
 
@@ -64,6 +72,12 @@ def rows() -> list[dict[str, Any]]:
     """Every cell of the table, most wanted first."""
     both = ("mnist", "fashion-mnist")
     cells = [preset(data, "dp-merf", 1) for data in both]
+    cells += [
+        preset(data, method, epsilon, network="frequencies")
+        for data in both
+        for epsilon in (10, 1)
+        for method in ("dp-feta", "dpdm")
+    ]
     cells += [preset(data, method, epsilon) for data in both for epsilon in (1, 10) for method in ("dp-feta", "dpdm")]
     for data in both:
         cells += [preset(data, "dp-merf", 10), preset(data, "dp-gan", 1), preset(data, "dp-gan", 10)]
@@ -81,11 +95,16 @@ def name_of(cell: dict[str, Any]) -> str:
     words = [cell["data"], cell["method"], f"eps{cell['epsilon']:g}", f"sites{cell['sites']}", cell["split"]]
     if cell["settings"]["steps"] != next((c for c in rows() if _same(c, cell)), cell)["settings"]["steps"]:
         words.append(f"steps{cell['settings']['steps']}")
-    return " ".join(words)
+    return " ".join([*words, *([network] if (network := _network(cell)) != "unet" else [])])
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one[k] == other[k] for k in ("data", "method", "epsilon", "sites", "split"))
+    alike = all(one[k] == other[k] for k in ("data", "method", "epsilon", "sites", "split"))
+    return alike and _network(one) == _network(other)
+
+
+def _network(cell: dict[str, Any]) -> str:
+    return str(cell["settings"].get("network", "unet"))
 
 
 @lru_cache(maxsize=2)
@@ -95,39 +114,27 @@ def features_of(data: str) -> Features:
 
 
 class Bar:
-    """One line a round: what was spent, how fast, how long still."""
+    """One line a round: how far it is, how long still."""
 
-    def __init__(self, cell: dict[str, Any]) -> None:
-        self.cell, self.started, self.first = cell, time.process_time(), -1
+    def __init__(self) -> None:
+        self.started, self.first = time.process_time(), -1
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        if not what.startswith("round"):
+            return
         self.first = done if self.first < 0 else self.first
         passed, fresh = time.process_time() - self.started, done - self.first
         left = f"{passed / fresh * (total - done) / 60:.1f} CPU min left" if fresh else "starting"
-        print(f"  {what} ({done} of {total}): {self.spent(done, total)}{left}", flush=True)
-
-    def spent(self, done: int, total: int) -> str:
-        if self.cell["method"] not in ("dp-feta", "dpdm"):
-            return ""
-        config = planning.configure({**self.cell, "seed": 0})
-        method = planning.find_method(config.method)
-        task = planning.task_of(config, records.spec_of(config), method)
-        cfg = planning.resolve(config, task, method)
-        assert isinstance(cfg, dp_feta.Config)
-        round = done * cfg.rounds // max(1, total)
-        epsilon = account.epsilon(dp_feta.spent(cfg, task, round), task.delta) if round else 0.0
-        steps = cfg.part(round - 1).stop - cfg.part(self.first * cfg.rounds // total - 1).stop if round else 0
-        pace = steps * cfg.batch * len(task.sites) / max(1e-9, time.process_time() - self.started)
-        return f"epsilon {epsilon:.3f} of {self.cell['epsilon']:g}, {pace:.0f} images/s, "
+        print(f"  {what} ({done} of {total}): {left}", flush=True)
 
 
 def run_cell(cell: dict[str, Any], folder: Path, pictures: Path) -> dict[str, Any]:
     started, resumed = time.process_time(), (folder / "config.json").exists()
     if resumed:
-        result = simulate.resume(folder, progress=Bar(cell)).as_dict()
+        result = simulate.resume(folder, progress=Bar()).as_dict()
     else:
         config = planning.configure({**cell, "seed": 0, "out": str(folder)})
-        result = simulate.run(config, progress=Bar(cell)).as_dict()
+        result = simulate.run(config, progress=Bar()).as_dict()
     minutes = (time.process_time() - started) / 60
     del result["run_dir"]
     made = np.load(folder / "gen" / "gen.npz")
@@ -152,7 +159,7 @@ def show(cell: dict[str, Any], folder: Path, pictures: Path) -> None:
     history = state.items.get("history") if state else None
     if isinstance(history, SyntheticSet) and cell["data"] == "mnist":
         save_grid(history.x, history.hard_y, pictures / f"{name}_history.png", classes=tuple("0123456789"), columns=12)
-    if cell["method"] == "dp-feta":
+    if cell["method"] == "dp-feta" and _network(cell) == "unet":
         save_central(cell, pictures / f"{name}_central.png")
 
 
@@ -167,6 +174,7 @@ def save_central(cell: dict[str, Any], path: Path) -> None:
     noise = Key.seed(0).child("noise", "site-0", 0).noise()
     door = PrivateRecords(Records(data.x_train, data.y_train), declared=task.records, classes=10, noise=noise)
     central = dp_feta.central_of(cfg, task)
+    assert isinstance(central, Central)
     x, y = central.images(central.ask(door))
     save_grid(x, y, path, classes=data.spec.classes)
 

@@ -59,6 +59,7 @@ def ask_everything(door: PrivateRecords) -> None:
     door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=2.5)
     door.noisy_gradient(JITTERED, PARAMS, batch=40, clip=0.2, sigma=1.2, normals=3)
     door.noisy_tables(two_tables, **TABLES)  # type: ignore[arg-type]
+    door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=1.0, apart=True)
 
 
 class Spy:
@@ -137,7 +138,7 @@ def test_every_answer_is_charged() -> None:
     door = open_door(some_records(30))
     ask_everything(door)
     expected = Cost.gaussian(2.0) + Cost.gaussian(2.0, rate=0.25) + Cost.gaussian(1.5) + Cost.gaussian(1.1, rate=0.25)
-    expected = expected + Cost.gaussian(2.5) + Cost.gaussian(1.2) + Cost.gaussian(2.0)
+    expected = expected + Cost.gaussian(2.5) + Cost.gaussian(1.2) + Cost.gaussian(2.0) + Cost.gaussian(1.0)
     assert door.meter.cost == expected
 
 
@@ -177,6 +178,25 @@ def test_moments_are_class_sums_and_outer_products_of_clipped_vectors() -> None:
         moment += factor * outer
     torch.testing.assert_close(got[0].double(), sums, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(got[1].double(), moment, rtol=1e-4, atol=1e-4)
+
+
+def moments_of_classes_apart() -> None:
+    """A record's outer product is in its own class's matrix and in no other; clipped with the rest."""
+    records, door = some_records(30), open_door(some_records(30))
+    whole = open_door(records).noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=1e-9)
+    sums, apart = door.noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=1e-9, apart=True)
+    assert apart.shape == (3, 5, 5)
+    torch.testing.assert_close(sums, whole[0])
+    torch.testing.assert_close(apart.sum(0), whole[1])
+    for c in range(3):
+        own = Records(records.x[records.y == c], records.y[records.y == c])
+        alone = open_door(own).noisy_moments(mean_pixel, second=5, scale=0.7, bound=1.3, sigma=1e-9)[1]
+        torch.testing.assert_close(apart[c], alone)
+    assert door.meter.cost == Cost.gaussian(1e-9)
+
+
+def test_moments_of_classes_apart() -> None:
+    moments_of_classes_apart()
 
 
 @pytest.mark.parametrize("unit", [None, "patient"])

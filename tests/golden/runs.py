@@ -1,6 +1,6 @@
 """Thirteen runs whose results are committed: moving code about may not change a bit of them.
 
-After a change that is meant to change results: python -m tests.golden.runs
+After a change that is meant to change results: PRISMFL_TUNING=fixed python -m tests.golden.runs
 """
 
 from __future__ import annotations

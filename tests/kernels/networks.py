@@ -12,7 +12,7 @@ from prismfl.kernels.loss import Loss
 from prismfl.kernels.loss import Params as Params
 from prismfl.methods.gradients import fedem
 from prismfl.methods.gradients.fedem_dp import Config, PerturbedLoss
-from prismfl.nets import beta_vae, diffusion, gan, siamese, unet
+from prismfl.nets import beta_vae, diffusion, frequencies, gan, siamese, unet
 from prismfl.nets.classifier import build, cross_entropy_of_one
 from prismfl.nets.columns import Columns
 from prismfl.rng import Key
@@ -68,6 +68,20 @@ def u_net() -> Network:
     )
 
 
+def on_frequencies(width: int = 8) -> Network:
+    """Linear layers that see several noisy versions of a record."""
+    space = frequencies.Coefficients((1, 8, 8), 3)
+    denoiser = frequencies.Denoiser(space, CLASSES, width, frequencies.Gaussians.public(space, CLASSES))
+    made = denoiser.build(Key.seed(0))
+    params = {k: p + 0.05 * torch.randn(p.shape, generator=Key.seed(1).torch()) for k, p in of(made).items()}
+    return Network(
+        denoiser.loss(made),
+        params,
+        (1, 8, 8),
+        lambda n: (torch.randn(n, denoiser.normals(3), generator=torch.Generator().manual_seed(n)),),
+    )
+
+
 def perturbed() -> Network:
     shape = (1, 8, 8)
     made, params = build("lenet:2", shape, CLASSES, key=Key.seed(0))
@@ -108,6 +122,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "dense beta-VAE": lambda: vae(image=False),
     "convolutional beta-VAE": lambda: vae(image=True),
     "U-Net": u_net,
+    "frequencies": on_frequencies,
     "perturbed inputs": perturbed,
     "Siamese view": viewed,
 }

@@ -11,6 +11,7 @@ from torch import nn
 from prismfl.core.door import PrivateRecords
 from prismfl.core.records import Records
 from prismfl.kernels import clipped_gradients, per_record
+from prismfl.kernels.parts import MEMORY, step_bytes
 from prismfl.methods.landscape.feddm_dp import bounded
 from prismfl.nets.classifier import build
 from prismfl.rng import Key
@@ -107,6 +108,32 @@ def test_blocks_share_the_batch_equally_and_keep_to_the_memory(monkeypatch: pyte
     assert per_record.block_of(layers, params, x, 90.0) == 112  # 90 and a standard deviation, in sixteens
     monkeypatch.setattr(per_record, "HELD_NUMBERS", 33 * 2064)  # a record of this LeNet holds 2064
     assert per_record.block_of(layers, params, x, 90.0) == 32
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_a_declared_memory_makes_smaller_chunks_of_the_same_sum(
+    written_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From public numbers alone: neither the number of records nor what they hold decides how many go at a time."""
+    network, seen = NETWORKS["lenet"](), list[int]()
+    filled = per_record.filled_up
+
+    def noted(part: tuple[torch.Tensor, ...], block: int) -> tuple[torch.Tensor, ...]:
+        seen.append(block)
+        return filled(part, block)
+
+    monkeypatch.setattr(per_record, "filled_up", noted)
+    if written_out:
+        monkeypatch.setattr(per_record, "sequence_of", lambda *_: None)
+    numbers = sum(p.numel() for p in network.params.values())
+    sums = []
+    for memory in (MEMORY, step_bytes(numbers)):
+        total(network, network.params, network.batch(3), expected=20, memory=memory)
+        sums.append(total(network, network.params, network.batch(20), expected=20, memory=memory))
+    many, few = seen[0], seen[-1]
+    assert set(seen) == {many, few}
+    assert few < 20 < many
+    assert (sums[0] - sums[1]).norm() <= 1e-6
 
 
 # Networks whose records might see each other

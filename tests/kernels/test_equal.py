@@ -116,6 +116,23 @@ def test_norms_and_sums_of_rows(width: int) -> None:
 SIZES = [(4, 4), (8, 16), (16, 12)]
 
 
+def test_norms_and_sums_of_layers_seen_several_times() -> None:
+    """Sums of outer products, never written out; a norm is never too small, not even where draws cancel."""
+    cotangent, inputs = numbers(5, 3, 4, seed=0), numbers(5, 3, 6, seed=1)
+    cotangent[1, 1], inputs[1, 1] = -cotangent[1, 0], inputs[1, 0]
+    cotangent[1, 2] *= 1e-7
+    made = layer_gradients.Outers("a.", cotangent, inputs, bias=True)
+    with_one = torch.cat([inputs, torch.ones(5, 3, 1, dtype=inputs.dtype)], 2)
+    rows = cotangent.double().mT @ with_one.double()
+    norms, factors = rows.flatten(1).norm(dim=1), torch.rand(5, dtype=torch.float64)
+    close(made.squared_norms().sqrt(), norms, rtol=1e-6, atol=1e-4)
+    assert bool((made.squared_norms().sqrt() >= norms * (1 - 1e-12)).all())
+    total, some = (factors[:, None, None] * rows).sum(0), torch.tensor([True, False, True, True, False])
+    sums = made.weighted_sum(factors, None)
+    close(torch.cat([sums["a.weight"], sums["a.bias"][:, None]], 1), total)
+    close(made.weighted_sum(factors[some], some)["a.bias"], (factors[some, None, None] * rows[some]).sum(0)[:, -1])
+
+
 def pictures(size: tuple[int, int], channels: int, seed: int = 0) -> torch.Tensor:
     return numbers(3, channels, *size, seed=seed)
 
@@ -451,7 +468,7 @@ def test_the_double_backward(width: int, shape: tuple[int, ...]) -> None:
 
 HOW = {
     **dict.fromkeys(("logreg", "mlp", "lenet", "sigmoid-lenet", "tanh-convnet", "convnet"), cg.PER_RECORD),
-    **dict.fromkeys(("discriminator",), cg.PER_RECORD),
+    **dict.fromkeys(("discriminator", "frequencies"), cg.PER_RECORD),
     **dict.fromkeys(("wide convnet", "wide convnet, 28 pixels", "wide convnet, odd", "wide tanh-convnet"), cg.WIDE),
     **dict.fromkeys(
         ("dense beta-VAE", "convolutional beta-VAE", "U-Net", "perturbed inputs", "Siamese view"), cg.BATCHED

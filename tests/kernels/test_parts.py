@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prismfl.kernels.parts import NUMBERS, at_a_time, in_parts
+from prismfl.kernels.parts import MEMORY, NUMBERS, STEP, at_a_time, in_parts, step_bytes, within
 
 
 def test_small_records_go_by_hundreds_and_large_ones_by_their_numbers() -> None:
@@ -26,3 +26,11 @@ def test_parts_are_the_records_in_their_order_and_no_copies() -> None:
 
 def test_no_record_is_one_empty_part() -> None:
     assert [part.shape for part in in_parts(torch.zeros(0, 2), 5)] == [(0, 2)]
+
+
+def test_a_step_takes_as_many_records_as_fit_and_one_at_least() -> None:
+    numbers = 25_000_000
+    assert within(STEP * numbers + 5000, numbers, 1000) == 5
+    assert within(0, numbers, 1000) == 1
+    assert within(step_bytes(numbers), numbers, step_bytes(numbers) - STEP * numbers) == 1
+    assert step_bytes(numbers) <= MEMORY  # a network of 100 MB needs no word of the user

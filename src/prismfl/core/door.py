@@ -17,7 +17,7 @@ from prismfl.core.records import Records, as_floats
 from prismfl.errors import BoundaryError, UserError
 from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.kernels.loss import Loss, refuse_cross_record_layers, refuse_other_shapes
-from prismfl.kernels.parts import at_a_time
+from prismfl.kernels.parts import MEMORY, at_a_time
 from prismfl.kernels.per_record import equal_blocks, filled_up
 from prismfl.kernels.row_by_row import RowByRow
 from prismfl.privacy import mechanisms, shares
@@ -75,7 +75,7 @@ class PrivateRecords:
     `declared` is the public number of units that sampling rates and denominators are computed from; the true number
     never is. `classes` is the public number of classes. With `shared`, the one answer of a round holds only this
     site's share of the noise: it may leave in a secure sum alone, and costs what that sum costs. With `reference`,
-    gradients go by the plain arithmetic alone, without fast kernels.
+    gradients go by the plain arithmetic alone, without fast kernels. A step takes at most `memory` bytes.
     """
 
     def __init__(
@@ -91,13 +91,14 @@ class PrivateRecords:
         allow_exact: bool = True,
         shared: Rules | None = None,
         reference: bool = False,
+        memory: int = MEMORY,
     ) -> None:
         if declared < 1:
             raise UserError(f"Expected a declared number of records >= 1, got {declared}.")
         if unit != "record" and records.unit is None:
             raise UserError(f"The privacy unit is '{unit}', but the records carry no such column.")
         self.declared, self.classes, self.unit, self.relation, self.device = declared, classes, unit, relation, device
-        self.allow_exact, self.reference = allow_exact, reference
+        self.allow_exact, self.reference, self.memory = allow_exact, reference, memory
         self._shared, self._answered = shared, False
         self.noise_source = noise.source
         self.meter = Meter(Cost.zero(unit=unit, relation=relation))
@@ -166,15 +167,17 @@ class PrivateRecords:
         return answer.to(self._width)
 
     def noisy_moments(
-        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
+        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float, apart: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One joint release: sums of `rows(x, y)` by class, and the sum over all of scale * q q' (q: the first `second`
-        entries of a row). The whole vector of a unit is clipped to `bound`. Returns (classes, width) and a matrix.
+        entries of a row). The whole vector of a unit is clipped to `bound`. Returns (classes, width) and a matrix; with
+        `apart` a matrix for each class.
         """
         share, size = _shares(self._records), self._chunk(1.0)
         blocks = self._rows_in_chunks(rows, self._records, size)
         width = next(blocks).shape[1]
-        sums, moment = torch.zeros(self.classes, width).double(), torch.zeros(second, second).double()
+        own = (self.classes,) if apart else ()
+        sums, moment = torch.zeros(self.classes, width).double(), torch.zeros(*own, second, second).double()
         for i, block in enumerate(blocks):
             part = slice(i * size, (i + 1) * size)
             more = mechanisms.clipped_moments(
@@ -185,12 +188,15 @@ class PrivateRecords:
                 scale=scale,
                 bound=bound,
                 share=share[part],
+                apart=apart,
             )
             sums, moment = sums + more[0], moment + more[1]
-        flat = torch.cat([sums.flatten(), mechanisms.triangle(moment)])
+        matrices = list(moment) if apart else [moment]
+        flat = torch.cat([sums.flatten(), *(mechanisms.triangle(m) for m in matrices)])
         noisy = self._with_noise(flat, bound=bound, sigma=sigma)
         self._charge(sigma, rate=1.0, kind="gaussian")
-        matrix = mechanisms.from_triangle(noisy[sums.numel() :], second)
+        found = [mechanisms.from_triangle(v, second) for v in noisy[sums.numel() :].chunk(len(matrices))]
+        matrix = torch.stack(found) if apart else found[0]
         return noisy[: sums.numel()].reshape(sums.shape).to(self._width), matrix.to(self._width)
 
     def noisy_gradient(
@@ -227,6 +233,7 @@ class PrivateRecords:
             kind=kind,
             reference=self.reference,
             expected=rate * self.declared,
+            memory=self.memory,
         )
         names = list(params)
         flat = torch.cat([sums[n].flatten().to(torch.float64) for n in names])
@@ -263,6 +270,7 @@ class PrivateRecords:
                 device=self.device,
                 allow_exact=self.allow_exact,
                 reference=self.reference,
+                memory=self.memory,
             )
             for c, size in enumerate(declared)
         ]

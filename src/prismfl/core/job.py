@@ -12,9 +12,10 @@ from functools import cached_property
 import torch
 
 from prismfl.core.method import Method, Settings, Shapes, Summed
-from prismfl.core.payloads import Items, JsonDict
+from prismfl.core.payloads import Gradient, Items, JsonDict, Weights
 from prismfl.core.task import Task
 from prismfl.errors import BoundaryError, BudgetError, UserError
+from prismfl.kernels.parts import step_bytes
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.shares import Rules, Secrecy
 from prismfl.rng import Key
@@ -63,6 +64,14 @@ class Job:
     def plan(self) -> Cost:
         """The cost of the whole run, as the method plans it."""
         return self.method.plan(self.settings, self.task)
+
+    @property
+    def step_bytes(self) -> int:
+        """The least memory that a private step is sure to fit in; 0 where no network is learnt in such steps."""
+        if self.method.guarantee != "site":
+            return 0
+        learnt = [name for name, kind in self.method.leaves.items() if issubclass(kind, Weights | Gradient)]
+        return step_bytes(sum(math.prod(shape) for name in learnt for _, shape in self.shapes[name].values()))
 
     def specs(self, site: str) -> Mapping[str, JsonDict]:
         """The words that a site's items carry, exactly; an item that is not named carries none."""

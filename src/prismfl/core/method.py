@@ -151,7 +151,9 @@ class Method:
     `models` are the classifiers that the final items hold, by name, as modules from records to logits; without it there
     is one, the task's classifier. `recommended` names the one to take. `takes_encoder`: it looks through the task's
     public encoder. `auto` chooses the settings that were not given, from public numbers and public images alone.
-    `fold` says how the server can take releases in one by one; without it a step has them all.
+    `fold` says how the server can take releases in one by one; without it a step has them all. `prepare` makes, from
+    public facts alone, what each site would make by itself and keep: sites of one machine then share it. `unlabelled`:
+    it serves tables without classes too, where a number is predicted from the others.
     """
 
     name: str
@@ -182,6 +184,8 @@ class Method:
     takes_encoder: bool = False
     auto: Auto | None = None
     fold: Fold | None = None
+    prepare: Callable[[Any, Task], object] | None = None
+    unlabelled: bool = False
 
 
 __all__ = [

@@ -22,6 +22,7 @@ from prismfl.core.payloads import Items, Payload, Statistics, SyntheticSet, deco
 from prismfl.core.records import Records
 from prismfl.core.release import Release, make_release
 from prismfl.errors import BoundaryError, BudgetError, LedgerError, WireError
+from prismfl.kernels.parts import MEMORY
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.shares import Rules
@@ -43,7 +44,8 @@ class Host:
     `part` names one of several disjoint parts of a data set (simulated sites on one ledger). `folder` is for secrets
     of its own and for locks. A site that is `deployed` takes its noise from the operating system. Where `final`, a
     release that was charged and came to nothing is never tried again: that it failed is all that anybody learns. A
-    simulated site need not `keep` what it sent: asked again, it makes the same bytes from the same seed.
+    simulated site need not `keep` what it sent: asked again, it makes the same bytes from the same seed. A private step
+    takes at most `step_memory` bytes.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Host:
     held: bool = False
     reference: bool = False
     keep: bool = True
+    step_memory: int = MEMORY
 
     def __post_init__(self) -> None:
         if self.deployed and not self.keep:
@@ -205,6 +208,7 @@ def ask_method(
         allow_exact=host.allow_exact and job.method.guarantee != "site",
         shared=shared,
         reference=host.reference,
+        memory=host.step_memory,
     )
     site = Site(host.name, door, host.memory(job, state.round), job.task)
     items, memory = job.method.client(job.settings, state, site, job.key.child("client", host.name, state.round))

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 
+from prismfl.data.parts import Parts
 from prismfl.privacy.cost import Cost, Relation
 
 
@@ -41,10 +42,13 @@ class Task:
     device: str = "cpu"
     public: torch.Tensor | None = field(default=None, repr=False, compare=False)
     encoder: Encodes | None = field(default=None, repr=False, compare=False)
+    parts: Parts | None = field(default=None, repr=False)
 
     @property
     def kind(self) -> str:
-        """What a record is by its shape: "image" with three axes, otherwise "table"."""
+        """What a record is: of declared parts "text" or "patient", else "image" with three axes, otherwise "table"."""
+        if self.parts is not None:
+            return self.parts.kind
         return "image" if len(self.shape) == 3 else "table"
 
     @property

@@ -109,10 +109,10 @@ class WatchedRecords(PrivateRecords):
         return answer
 
     def noisy_moments(
-        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float
+        self, rows: Rows, *, second: int, scale: float, bound: float, sigma: float, apart: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The door's noisy moments, shown to the watch."""
-        answer = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma)
+        answer = super().noisy_moments(rows, second=second, scale=scale, bound=bound, sigma=sigma, apart=apart)
         self.watch.moments(rows, answer, Question(bound, sigma, second=second, scale=scale))
         return answer
 

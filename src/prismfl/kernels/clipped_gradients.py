@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from prismfl.kernels import per_record, row_by_row
+from prismfl.kernels.parts import MEMORY, WRITTEN, within
 from prismfl.privacy.mechanisms import NORM_ORDER, Params, clip_factors
 
 RecordLoss = Callable[..., torch.Tensor]  # (params, x, y, *extra) of ONE record -> scalar
@@ -42,8 +43,10 @@ def clipped_gradient_sum(
     kind: str = "gaussian",
     reference: bool = False,
     expected: float | None = None,
+    memory: int = MEMORY,
 ) -> dict[str, torch.Tensor]:
-    """Sum in double over records (or units) of clipped gradients, in chunks: memory does not grow with the batch.
+    """Sum in double over records (or units) of clipped gradients, in chunks: memory does not grow with the batch, and
+    stays within so many bytes.
 
     `batch` holds x, y and any further per-record inputs of `loss`. With `unit` (sorted unit numbers), the mean
     gradient of each unit is clipped instead of each record's. With `reference`, no fast kernel is used: every gradient
@@ -56,13 +59,18 @@ def clipped_gradient_sum(
     """
     how = chosen(loss, params, batch[0], clip=clip, by_unit=unit is not None, kind=kind, reference=reference)
     usual = max(float(len(batch[0])) if expected is None else expected, 1.0)
+    numbers = sum(p.numel() for p in params.values())
     if how in (PER_RECORD, WIDE) and isinstance(loss, per_record.ModelLoss):
         layers = per_record.layers_of(loss.module)
-        block = chunk or per_record.block_of(layers, params, batch[0], usual)
+        seen = torch.func.vmap(loss.inputs)(*(part.new_zeros(1, *part.shape[1:]) for part in batch))[0]
+        block = chunk or per_record.block_of(layers, params, seen, usual, memory=memory)
         factors = partial(clip_factors, bound=clip)
-        return per_record.clipped_sum(layers, loss.criterion, params=params, batch=batch, factors=factors, block=block)
+        return per_record.clipped_sum(
+            layers, loss.criterion, inputs=loss.inputs, params=params, batch=batch, factors=factors, block=block
+        )
     if chunk is None:
-        most = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // sum(p.numel() for p in params.values())))
+        most = max(MIN_CHUNK, min(MAX_CHUNK, CHUNK_NUMBERS // numbers))
+        most = min(most, within(memory, numbers, WRITTEN * numbers))
         chunk = 1 if how == REFERENCE else per_record.equal_blocks(usual, most)
     with nullcontext() if how == REFERENCE else row_by_row.RowByRow():
         return _written_out(loss, params, batch=batch, clip=clip, unit=unit, chunk=chunk, kind=kind)

@@ -19,6 +19,10 @@ from prismfl.privacy.mechanisms import Params as Params
 STRETCH, FEW_RECORDS = 256, 16
 
 
+# More than sums of some thousand products can be wrong by in double precision, relative to their largest.
+ROUNDING = 1e-12
+
+
 class LayerGradients(Protocol):
     """One layer's gradients of each record, in whatever form is cheapest. Norms, factors and sums are doubles."""
 
@@ -92,6 +96,34 @@ class Outer:
         )
         weighted = cotangent.double() * factors[:, None]
         found = {self.prefix + "weight": weighted.T @ inputs.double()}
+        return found | ({self.prefix + "bias": weighted.sum(0)} if self.bias else {})
+
+
+@dataclass(frozen=True)
+class Outers:
+    """Gradients of a linear layer that a record goes through several times: sums of outer products."""
+
+    prefix: str
+    cotangent: torch.Tensor  # (records, times, outputs)
+    activation: torch.Tensor  # (records, times, inputs)
+    bias: bool
+
+    def squared_norms(self) -> torch.Tensor:
+        """Of each record, from the products of its factors with each other; never too small."""
+        cotangent, inputs = self.cotangent.double(), self.activation.double()
+        more = 1.0 if self.bias else 0.0
+        products = (cotangent @ cotangent.mT) * (inputs @ inputs.mT + more)
+        # Products may cancel, and what is left is then rounding: as much as that can be is added.
+        longest = (cotangent.square().sum(2) * (inputs.square().sum(2) + more)).sqrt().sum(1).square()
+        return (products.sum((1, 2)) + ROUNDING * longest).clamp(min=0.0)
+
+    def weighted_sum(self, factors: torch.Tensor, keep: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Of the sums of outer products (of the records in `keep`), which are never written out."""
+        cotangent, inputs = (
+            (self.cotangent, self.activation) if keep is None else (self.cotangent[keep], self.activation[keep])
+        )
+        weighted = (cotangent.double() * factors[:, None, None]).flatten(0, 1)
+        found = {self.prefix + "weight": weighted.T @ inputs.double().flatten(0, 1)}
         return found | ({self.prefix + "bias": weighted.sum(0)} if self.bias else {})
 
 

@@ -34,12 +34,20 @@ def refuse_other_shapes(module: torch.nn.Module, params: Params) -> None:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of one record under a model: `criterion(output of a batch of one, y, *extra) -> scalar`."""
+    """The loss of one record under a model: `criterion(output of a batch of one, y, *extra) -> scalar`.
+
+    What the model sees and what its output is compared with may be made of the record first (`inputs`).
+    """
 
     module: torch.nn.Module
     criterion: Callable[..., torch.Tensor]
 
+    def inputs(self, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What the model sees of one record, then what the criterion compares its output with; knows no weights."""
+        return (x, y, *extra)
+
     def __call__(self, params: Params, x: torch.Tensor, y: torch.Tensor, *extra: torch.Tensor) -> torch.Tensor:
         """The loss of one record under these weights."""
-        output = torch.func.functional_call(self.module, dict(params), (x.unsqueeze(0),))
-        return self.criterion(output, y, *extra)
+        seen, *rest = self.inputs(x, y, *extra)
+        output = torch.func.functional_call(self.module, dict(params), (seen.unsqueeze(0),))
+        return self.criterion(output, *rest)

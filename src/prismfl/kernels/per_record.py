@@ -21,10 +21,12 @@ from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
 from prismfl.kernels import row_by_row, wide_layers
-from prismfl.kernels.layer_gradients import LayerGradients, Outer, Params, Rows, Tap, tapped
+from prismfl.kernels.layer_gradients import LayerGradients, Outer, Outers, Params, Rows, Tap, tapped
+from prismfl.kernels.parts import HELD, MEMORY, within
 
 Criterion = Callable[..., torch.Tensor]
 Factors = Callable[[torch.Tensor], torch.Tensor]  # norms of the records -> what to multiply each gradient by
+Inputs = Callable[..., tuple[torch.Tensor, ...]]  # of ONE record: what the network sees, then what is compared with
 Layers = Sequence[tuple[str, nn.Module]]
 
 IMAGE_LAYERS = {nn.Conv2d, nn.AvgPool2d, nn.MaxPool2d, nn.AdaptiveAvgPool2d}
@@ -35,7 +37,7 @@ HELD_NUMBERS, MIN_BLOCK, MAX_BLOCK = 48_000_000, 16, 128
 
 @runtime_checkable
 class ModelLoss(Protocol):
-    """A loss that is nothing but `criterion(module(batch of one), y, *extra)`."""
+    """A loss that is nothing but `criterion(module(batch of one), *rest)` of what `inputs` makes of a record."""
 
     @property
     def module(self) -> nn.Module:
@@ -44,6 +46,10 @@ class ModelLoss(Protocol):
     @property
     def criterion(self) -> Criterion:
         """What compares the network's output with the label."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees of one record, then what the criterion gets beside the output."""
 
 
 def sequence_of(module: nn.Module, params: Params, x: torch.Tensor) -> Layers | None:
@@ -92,6 +98,7 @@ def clipped_sum(
     layers: Layers,
     criterion: Criterion,
     *,
+    inputs: Inputs = lambda *record: record,
     params: Params,
     batch: tuple[torch.Tensor, ...],
     factors: Factors,
@@ -105,7 +112,8 @@ def clipped_sum(
     total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
     # A batch of nobody is computed as well: what would fail for a record fails without one.
     for part in zip(*(torch.split(b, block) for b in batch)) if count else (batch,):
-        gradients = _gradients(layers, criterion, params=params, batch=filled_up(part, block))
+        seen = torch.func.vmap(inputs)(*filled_up(part, block))
+        gradients = _gradients(layers, criterion, params=params, batch=seen)
         norms = torch.stack([g.squared_norms() for g in gradients]).sum(0).sqrt()
         finite = torch.isfinite(norms)
         keep = None if bool(finite.all()) else finite
@@ -128,12 +136,14 @@ def filled_up(part: tuple[torch.Tensor, ...], block: int) -> tuple[torch.Tensor,
 
 def equal_blocks(expected: float, most: int) -> int:
     """Rows of a block, at most about `most`: a usual batch, a little more than expected, fills equal blocks."""
+    if most < MIN_BLOCK:
+        return most
     usual = expected + math.sqrt(expected)
     each = usual / max(1, math.ceil(usual / most))
     return max(MIN_BLOCK, MIN_BLOCK * math.ceil(each / MIN_BLOCK))
 
 
-def block_of(layers: Layers, params: Params, x: torch.Tensor, expected: float) -> int:
+def block_of(layers: Layers, params: Params, x: torch.Tensor, expected: float, *, memory: int = MEMORY) -> int:
     """Records in a block: as many as memory allows; from public numbers alone, never from the records' number."""
     held = sum(params[f"{prefix}weight"].numel() for prefix, m in layers if type(m) is nn.Conv2d)
     value = x.new_zeros(1, *x.shape[1:])
@@ -141,7 +151,8 @@ def block_of(layers: Layers, params: Params, x: torch.Tensor, expected: float) -
         for _, layer in layers:
             value = layer(value)
             held += value.numel()
-    return equal_blocks(expected, max(MIN_BLOCK, min(MAX_BLOCK, HELD_NUMBERS // held)))
+    most = max(MIN_BLOCK, min(MAX_BLOCK, HELD_NUMBERS // held))
+    return equal_blocks(expected, min(most, within(memory, sum(p.numel() for p in params.values()), HELD * held)))
 
 
 def _gradients(
@@ -190,9 +201,7 @@ def _linear(prefix: str, own: Params, value: torch.Tensor) -> tuple[torch.Tensor
     def make(cotangent: torch.Tensor) -> LayerGradients:
         if cotangent.dim() == 2:
             return Outer(prefix, cotangent, activation, bias is not None)
-        cotangent, inputs = cotangent.flatten(1, -2), activation.flatten(1, -2)
-        rows = {prefix + "weight": cotangent.mT @ inputs}
-        return Rows(rows | ({prefix + "bias": cotangent.sum(1)} if bias is not None else {}))
+        return Outers(prefix, cotangent.flatten(1, -2), activation.flatten(1, -2), bias is not None)
 
     return out, ([out], make)
 

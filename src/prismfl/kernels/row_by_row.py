@@ -8,6 +8,7 @@ and each is a product of its own, unless one product for all was seen to round t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -29,10 +30,10 @@ def linear(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 
 def batched(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """A linear layer as one product, if that rounds all rows alike; otherwise row by row."""
-    padded = _aligned(weight)
-    if not (value.dim() == 2 and value.device.type == "cpu" and rounds_alike(len(value), *padded.shape, value.dtype)):
+    padded, rows = _aligned(weight), math.prod(value.shape[:-1])
+    if not (value.device.type == "cpu" and rounds_alike(rows, *padded.shape, value.dtype)):
         return linear(value, weight, bias)
-    made = F.linear(_filled(value), padded)[:, : len(weight)]
+    made = F.linear(_filled(value).reshape(rows, -1), padded)[:, : len(weight)].reshape(*value.shape[:-1], -1)
     return made if bias is None else made + bias
 
 

@@ -10,6 +10,7 @@ Pictures run from -1 to 1 inside. The loss of a record is the mean over several 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,7 @@ LEVEL_MEAN, LEVEL_SPREAD = -0.8, 1.2  # of the log of the noise levels in traini
 LOWEST, HIGHEST, RHO = 0.03, 12.0, 7.0  # of the noise levels in sampling
 CHURN, CHURN_FROM, CHURN_TO = 0.3, 0.05, 10.0
 BATCH = 250
+Clean = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (noisy rows, their levels) -> clean rows
 
 
 def denoise(
@@ -188,11 +190,13 @@ class Sampler:
 
     kind: Literal["euler", "heun", "stochastic"] = "heun"
     steps: int = 12
+    highest: float = HIGHEST
+    lowest: float = LOWEST
 
     def ladder(self) -> torch.Tensor:
         """The noise levels from the highest down to zero."""
         t = torch.linspace(0, 1, self.steps)
-        high, low = HIGHEST ** (1 / RHO), LOWEST ** (1 / RHO)
+        high, low = self.highest ** (1 / RHO), self.lowest ** (1 / RHO)
         return torch.cat([(high + t * (low - high)) ** RHO, torch.zeros(1)])
 
     def __call__(
@@ -207,25 +211,33 @@ class Sampler:
     def _batch(
         self, module: UNet, params: Params, y: torch.Tensor, shape: UNetShape, g: torch.Generator
     ) -> torch.Tensor:
-        device, ladder = next(iter(params.values())).device, self.ladder()
+        device = next(iter(params.values())).device
         labels = F.one_hot(y, shape.classes).float().to(device)
-        x = torch.randn(len(y), *shape.image, generator=g).to(device) * float(ladder[0])
+        x = torch.randn(len(y), *shape.image, generator=g).to(device) * float(self.ladder()[0])
+
+        def clean(at: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+            raw, skip, out = denoise(module, params, at, level, labels)
+            return (skip * at + out * raw).clamp(-1.0, 1.0)
+
+        return ((self.walk(x, clean, g) + 1.0) / 2.0).clamp(0.0, 1.0).cpu()
+
+    def walk(self, x: torch.Tensor, clean: Clean, g: torch.Generator) -> torch.Tensor:
+        """From rows at the highest noise level to clean ones; `clean` is what a network says is behind noisy ones."""
+        ladder = self.ladder()
 
         def slope(at: torch.Tensor, sigma: float) -> torch.Tensor:
-            raw, skip, out = denoise(module, params, at, torch.full((len(at),), sigma, device=device), labels)
-            clean = (skip * at + out * raw).clamp(-1.0, 1.0)
-            return (at - clean) / sigma
+            return (at - clean(at, torch.full((len(at),), sigma, device=at.device))) / sigma
 
         for now, after in zip(ladder[:-1].tolist(), ladder[1:].tolist()):
             if self.kind == "stochastic" and CHURN_FROM <= now <= CHURN_TO:
                 higher = now * (1 + CHURN)
-                x, now = x + math.sqrt(higher**2 - now**2) * torch.randn(x.shape, generator=g).to(device), higher
+                x, now = x + math.sqrt(higher**2 - now**2) * torch.randn(x.shape, generator=g).to(x.device), higher
             here = slope(x, now)
             x_next = x + (after - now) * here
             if after > 0 and self.kind != "euler":
                 x_next = x + (after - now) * 0.5 * (here + slope(x_next, after))
             x = x_next
-        return ((x + 1.0) / 2.0).clamp(0.0, 1.0).cpu()
+        return x
 
 
 def fresh(shape: UNetShape, key: Key) -> tuple[UNet, Learner]:

@@ -137,7 +137,7 @@ def _directions(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Variances of rows along their directions, ascending, and the directions: as many as there are features."""
     rows, width = z.shape
     if rows > width:
-        values, vectors = torch.linalg.eigh(torch.cov(z.T))
+        values, vectors = torch.linalg.eigh(torch.cov(z.T).reshape(width, width))
         return values, vectors
     # Fewer images than features: many directions have no variance at all, which a covariance in single precision blurs.
     _, sizes, turned = torch.linalg.svd((z - z.mean(0)).double(), full_matrices=False)

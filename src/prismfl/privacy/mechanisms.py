@@ -96,10 +96,12 @@ def from_triangle(vector: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def clipped_moments(
-    rows: torch.Tensor, y: torch.Tensor, *, classes: int, second: int, scale: float, bound: float, share: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    rows: torch.Tensor, y: torch.Tensor, *, classes: int, second: int, scale: float, bound: float, share: torch.Tensor,
+    apart: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Sums over records of v = (onehot(y) x row, scale * q q') with q the row's first `second` entries, |v| <= bound.
 
+    With `apart`, q q' is a class's own as well, and there is a matrix for each; |v| is the same.
     `share` multiplies each clipped v: 1 for records, 1 / (records of the unit) where a unit counts once. The outer
     products are never written out: |q q'| = |q|^2 gives their norm and one matrix product their sum. All in double:
     a factor that takes 1e30 back to the bound is no float32, and half of |v| may lie in numbers that float32 rounds up.
@@ -112,4 +114,7 @@ def clipped_moments(
     sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64)
     sums.index_add_(0, y.cpu(), (clean * weights[:, None]).cpu())
     q = clean[:, :second]
-    return sums, scale * ((q * weights[:, None]).T @ q).cpu()
+    if not apart:
+        return sums, scale * ((q * weights[:, None]).T @ q).cpu()
+    own = [(q * (weights * (y == c).to(weights))[:, None]).T @ q for c in range(classes)]
+    return sums, scale * torch.stack(own).cpu()

@@ -59,6 +59,16 @@ class Central:
         return self.pixels * (self.bins if self.kind == "mode" else 1) + 1
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the answers."""
+        return (self.queries, self.blocks, self.width)
+
+    @property
+    def together(self) -> float:
+        """How many questions' answers stand in one row."""
+        return 1.0
+
+    @property
     def count_noise(self) -> float:
         """Standard deviation of a block's count in one answer, in records."""
         return self.sigma / math.sqrt(self.share_count)

@@ -15,7 +15,10 @@ left nothing and is done again; it is charged when it leaves.
 
 Differs from the paper: sums over noised denominators (the published code divides by true counts); a smaller network,
 fewer draws and steps; `aggregate = "bucket"` divides a class by public patterns, which gives more kinds of central
-images for one question; Adam instead of the paper's settings, without guidance.
+images for one question; Adam instead of the paper's settings, without guidance. With `network = "frequencies"` the
+model is small enough for many records and noise draws on a CPU: linear layers on the low frequencies of a picture. The
+easy stage then asks for the mean and the covariance of each class instead of central images, and the diffusion starts
+from these Gaussians instead of from a warm-up.
 """
 
 from __future__ import annotations
@@ -30,20 +33,24 @@ from pydantic import Field, model_validator
 from prismfl.core.method import Inbox, Items, Method, Shapes, Site, State
 from prismfl.core.payloads import JsonDict, Payload, Statistics, Synthesizer, SyntheticSet, Weights
 from prismfl.core.task import Task
-from prismfl.kernels.loss import Params
+from prismfl.kernels.loss import Loss, Params
 from prismfl.methods import robust
 from prismfl.methods.generators import auto
 from prismfl.methods.generators import images as generators
 from prismfl.methods.generators.central import Central
+from prismfl.methods.generators.class_moments import ClassMoments
+from prismfl.methods.generators.diffusers import Diffuser, OnFrequencies, OnPixels, fixed_of
 from prismfl.methods.generators.images import COUNTS
 from prismfl.nets import diffusion
 from prismfl.nets.diffusion import Learner, Sampler
+from prismfl.nets.frequencies import Coefficients
 from prismfl.nets.training import cosine
-from prismfl.nets.unet import UNet, UNetShape, build_unet
+from prismfl.nets.unet import UNetShape, build_unet
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 
 SUMS = "sums"
+HIGHEST, LOWEST = 12.0, 0.05  # of the noise levels that frequencies are drawn through
 
 
 class Config(generators.GeneratorSettings):
@@ -69,7 +76,11 @@ class Config(generators.GeneratorSettings):
     clip: float = Field(0.05, gt=0, description="bound on the norm of a record's gradient")
     lr: float = Field(1e-3, gt=0, description="of DP-Adam, falling to 0")
     mean: float = Field(0.97, ge=0, lt=1, description="memory of the running mean of the weights, which is released")
-    width: int = Field(24, ge=2, multiple_of=2, description="channels of the U-Net")
+    network: Literal["unet", "frequencies"] = Field(
+        "unet", description="a U-Net on pixels, or linear layers on low frequencies around a Gaussian of each class"
+    )
+    frequencies: int = Field(10, ge=2, description="kept a side, with network = frequencies")
+    width: int = Field(24, ge=2, multiple_of=2, description="channels of the U-Net, or of the linear layers")
     sampler: Literal["euler", "heun", "stochastic"] = Field("heun", description="the first two are deterministic")
     sampler_steps: int = Field(10, ge=2, description="noise levels that an image is drawn through")
     grid: int = Field(2, ge=0, description="images per class, of each round, that show how the training goes")
@@ -91,13 +102,24 @@ class Config(generators.GeneratorSettings):
         return range(self.steps * i // parts, self.steps * (i + 1) // parts) if i >= 0 else range(0)
 
 
-def shape_of(cfg: Config, task: Task) -> UNetShape:
-    """The public structure of the network."""
-    return UNetShape(task.shape, len(task.classes), cfg.width)
+def model_of(cfg: Config, task: Task) -> Diffuser:
+    """The public structure of the network, and how pictures are drawn from it."""
+    if cfg.network == "unet":
+        sampler = Sampler(cfg.sampler, cfg.sampler_steps)
+        return OnPixels(UNetShape(task.shape, len(task.classes), cfg.width), sampler, task.device)
+    sampler = Sampler(cfg.sampler, cfg.sampler_steps, highest=HIGHEST, lowest=LOWEST)
+    return OnFrequencies(space_of(cfg, task), len(task.classes), cfg.width, sampler, cfg.easy != "none", task.device)
 
 
-def central_of(cfg: Config, task: Task) -> Central:
-    """The questions for central images."""
+def space_of(cfg: Config, task: Task) -> Coefficients:
+    """The low frequencies of the task's pictures."""
+    return Coefficients(task.shape, min(cfg.frequencies, task.shape[1]))
+
+
+def central_of(cfg: Config, task: Task) -> Central | ClassMoments:
+    """The questions for central images, or for the Gaussian of each class."""
+    if cfg.network == "frequencies":
+        return ClassMoments(space_of(cfg, task), len(task.classes), cfg.noise * cfg.query_factor)
     return Central(
         kind=cfg.aggregate,
         image=task.shape,
@@ -119,18 +141,6 @@ def count_noise(cfg: Config, task: Task) -> float:
     return central_of(cfg, task).total_noise(records=task.records)
 
 
-def drawer(cfg: Config, task: Task) -> generators.Draw:
-    """How images are drawn from released tensors."""
-    shape, sampler = shape_of(cfg, task), Sampler(cfg.sampler, cfg.sampler_steps)
-
-    def draw(tensors: Params, labels: torch.Tensor, key: Key) -> torch.Tensor:
-        module = build_unet(shape, Key.seed(0))
-        params = {name: tensors[name].to(task.device) for name, _ in module.named_parameters()}
-        return sampler(module, params, labels, shape=shape, key=key)
-
-    return draw
-
-
 def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Items]:
     """The first questions where they have not been asked, then this round's part of the training."""
     task, memory = site.task, dict(site.memory)
@@ -138,24 +148,21 @@ def client(cfg: Config, state: State, site: Site, key: Key) -> tuple[Items, Item
     if "counts" not in memory:  # the first round, or a later one that this site is the first time in
         sums, memory["counts"] = _first_questions(cfg, site)
     if "training" not in memory and state.round >= cfg.first:
-        images = None
-        if cfg.easy != "none":
-            released = sums if cfg.easy == "own" else state.items["central"].tensors[SUMS]
-            assert released is not None
-            sites = 1 if cfg.easy == "own" else len(task.sites)
-            images = central_of(cfg, task).images(released, sites=sites)
-        memory["training"] = Weights(_warm(cfg, task, images, key.child("warm")).tensors())
-    why = None
+        released = sums if cfg.easy != "pooled" else state.items["central"].tensors[SUMS]
+        learner, fixed = _begin(cfg, task, released, key.child("warm"))
+        memory |= {"training": Weights(learner.tensors()), **({"fixed": Weights(fixed)} if fixed else {})}
+    why, model = None, model_of(cfg, task)
     if state.round >= cfg.first:
+        fixed = dict(memory["fixed"].tensors) if "fixed" in memory else {}
         learner = Learner.of(memory["training"].tensors).to(task.device)
-        learner, why = train(cfg, site, learner, cfg.part(state.round))
+        learner, why = train(cfg, site, learner, cfg.part(state.round), loss=model.loss(fixed))
         memory["training"] = Weights(learner.tensors())
-        network = learner.mean
+        network = {**learner.mean, **fixed}
     else:
-        network = {name: torch.zeros(size) for name, size in _network_shapes(cfg, task).items()}
+        network = {name: torch.zeros(size) for name, size in model.shapes().items()}
     tensors = {**network, COUNTS: generators.said(memory["counts"].tensors[COUNTS], why)}
     items = generators.release(
-        cfg, task, tensors, drawer(cfg, task), key=key.child("draw"), noise=count_noise(cfg, task),
+        cfg, task, tensors, model.draw, key=key.child("draw"), noise=count_noise(cfg, task),
         spec=specs(cfg, task, site.name)["generator"], last=state.round == cfg.rounds - 1,
     )  # fmt: skip
     return {"central": _central_item(cfg, task, sums), **items}, memory
@@ -180,9 +187,9 @@ def _sums_fault(cfg: Config, task: Task, items: Items) -> str | None:
     if cfg.easy != "pooled":
         return None
     central, sums = central_of(cfg, task), items["central"].tensors[SUMS].double()
-    drawn = robust.most_drawn(task.rate(central.batch) * robust.most_held(task))
-    most = 1.001 * drawn + robust.noise_norm(sums[0].numel(), central.sigma) + 1e-3
-    if bool((torch.linalg.vector_norm(sums.flatten(1), dim=1) > most).any()):
+    rate = 1.0 if central.batch is None else task.rate(central.batch)
+    most = 1.001 * robust.most_drawn(rate * robust.most_held(task)) + robust.noise_norm(sums[0].numel(), central.sigma)
+    if bool((torch.linalg.vector_norm(sums.flatten(1), dim=1) > central.together * most + 1e-3).any()):
         return "sums of central images are longer than its records allow"
     return None
 
@@ -202,13 +209,22 @@ def _central_item(cfg: Config, task: Task, sums: torch.Tensor | None) -> Statist
     return Statistics({SUMS: torch.zeros(_sums_shape(cfg, task)) if sums is None else sums})
 
 
-def _warm(cfg: Config, task: Task, images: tuple[torch.Tensor, torch.Tensor] | None, key: Key) -> Learner:
-    """A network that draws the central images; fresh where there are none."""
-    module, learner = diffusion.fresh(shape_of(cfg, task), key.child("network"))
-    if images is None or not len(images[0]):
-        return learner
-    return diffusion.warm_up(
-        module,
+def _begin(cfg: Config, task: Task, sums: torch.Tensor | None, key: Key) -> tuple[Learner, Params]:
+    """The training at its start, and what is fixed beforehand.
+
+    A U-Net learns to draw the central images; around Gaussians there is nothing to learn beforehand.
+    """
+    learner, sites = model_of(cfg, task).fresh(key.child("network")), 1 if cfg.easy == "own" else len(task.sites)
+    if sums is None:
+        return learner, {}
+    central = central_of(cfg, task)
+    if isinstance(central, ClassMoments):
+        return learner, fixed_of(central.gaussians(sums, sites=sites))
+    images = central.images(sums, sites=sites)
+    if not len(images[0]):
+        return learner, {}
+    warm = diffusion.warm_up(
+        build_unet(UNetShape(task.shape, len(task.classes), cfg.width), Key.seed(0)),
         diffusion.sketched(learner, *images).to(task.device),
         x=images[0].to(task.device),
         y=images[1],
@@ -217,16 +233,15 @@ def _warm(cfg: Config, task: Task, images: tuple[torch.Tensor, torch.Tensor] | N
         lr=cfg.warm_lr,
         key=key.child("steps"),
     )
+    return warm, {}
 
 
-def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learner, str | None]:
+def train(cfg: Config, site: Site, learner: Learner, part: range, *, loss: Loss) -> tuple[Learner, str | None]:
     """The DP-SGD steps of `part`. If weights stop being finite, the rest is charged all the same and the reason said.
 
     Weights come out of noised gradients alone, so that they diverged is no secret of the records.
     """
-    task, shape = site.task, shape_of(cfg, site.task)
-    module = build_unet(shape, Key.seed(0))
-    loss = diffusion.record_misfit(module, shape.classes)
+    normals = model_of(cfg, site.task).normals(cfg.draws)
     for i in part:
         gradient = site.records.noisy_gradient(
             loss,
@@ -234,7 +249,7 @@ def train(cfg: Config, site: Site, learner: Learner, part: range) -> tuple[Learn
             batch=cfg.batch,
             clip=cfg.clip,
             sigma=cfg.noise,
-            normals=diffusion.normals(task.shape, cfg.draws),
+            normals=normals,
         )
         after = learner.step(gradient, cosine(cfg.lr, i, cfg.steps), keep=cfg.mean)
         if not after.finite:
@@ -248,7 +263,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     """Pools the central sums first; after the last round, images and the classifier trained on them."""
     if state.round < cfg.first:
         return {"central": Statistics({SUMS: _pooled_sums(cfg, task, inbox)})}
-    noise, draw = count_noise(cfg, task), drawer(cfg, task)
+    noise, draw = count_noise(cfg, task), model_of(cfg, task).draw
     kept: dict[str, Payload] = {name: p for name, p in state.items.items() if name in ("central", "history")}
     kept |= _history(cfg, task, state, inbox, draw, key.child("history"))
     if state.round < cfg.rounds - 1:
@@ -298,34 +313,29 @@ def _easy(cfg: Config, task: Task) -> Cost:
     if cfg.easy == "none":
         return task.gaussian(cfg.noise * cfg.count_factor)
     central = central_of(cfg, task)
-    return task.gaussian(central.sigma, batch=central.batch, times=cfg.queries)
-
-
-def _network_shapes(cfg: Config, task: Task) -> dict[str, tuple[int, ...]]:
-    with torch.random.fork_rng(devices=[]):
-        return {name: tuple(p.shape) for name, p in UNet(shape_of(cfg, task)).named_parameters()}
+    return task.gaussian(central.sigma, batch=central.batch, times=central.queries)
 
 
 def _sums_shape(cfg: Config, task: Task) -> tuple[int, ...]:
     # Shapes do not depend on sigma, which a plan may not have yet.
-    central = central_of(cfg.model_copy(update={"sigma": 0.0}), task)
-    return (cfg.queries, central.blocks, central.width)
+    return central_of(cfg.model_copy(update={"sigma": 0.0}), task).shape
 
 
 def shapes(cfg: Config, task: Task) -> Shapes:
     """Central sums where they are pooled, and the generator or its images."""
     central = {SUMS: ("float32", _sums_shape(cfg, task))} if cfg.easy == "pooled" else {}
-    return {"central": central, **generators.release_shapes(cfg, task, _network_shapes(cfg, task))}
+    return {"central": central, **generators.release_shapes(cfg, task, model_of(cfg, task).shapes())}
 
 
 def advice(cfg: Config, task: Task) -> list[str]:
     """What the sampling rates mean for this many records, before anything is spent."""
-    found = auto.advice(cfg, task, sum(math.prod(size) for size in _network_shapes(cfg, task).values()))
+    found = auto.advice(cfg, task, sum(math.prod(size) for size in model_of(cfg, task).shapes().values()))
     if cfg.batch > task.records:
         found.append(f"batch {cfg.batch:g} takes in all of the {task.records} declared records: nothing is sampled.")
-    if cfg.easy != "none" and cfg.query_rate * task.records < 20 * len(task.classes):
+    rate = cfg.query_rate if cfg.network == "unet" else 1.0
+    if cfg.easy != "none" and rate * task.records < 20 * len(task.classes):
         found.append(
-            f"query_rate {cfg.query_rate:g} of {task.records} records is less than 20 records a class: central images "
+            f"query_rate {rate:g} of {task.records} records is less than 20 records a class: central images "
             "will be noise."
         )
     return found
