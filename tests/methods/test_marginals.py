@@ -19,7 +19,6 @@ from prismfl.core.trial import ask_once
 from prismfl.errors import UserError
 from prismfl.methods.generators import graphical, marginals
 from prismfl.methods.generators.marginals import METHOD, Config
-from prismfl.methods.generators.questions import Counts
 from prismfl.privacy.cost import Cost
 from prismfl.rng import Key
 from tests.laws.world import some_records as of_law
@@ -135,6 +134,28 @@ def test_a_domain_that_is_too_large_is_one_line_with_names_and_sizes() -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, r"got 60,\d+ for single columns by 2 classes alone; the largest: zip \(30,000 places\)"),
+        ({"bins": 256, "model_cells": 1000}, "use fewer bins"),
+        ({"cliques": (("age", "zip"),), "model_cells": 100_000}, "for the clique age x zip by 2 classes alone"),
+    ],
+)
+def test_a_model_that_is_too_large_is_named_before_anything_is_spent(
+    settings: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs with the label are in every model, so they count, whatever else is asked."""
+    monkeypatch.setattr(graphical, "installed", lambda: True)
+    task = Task("own", (30_001,), ("no", "yes"), ("a",), 1000)
+    cfg = Config(**{"columns": ("n", "c30000"), "names": ("age", "zip"), "cliques": (), **settings})
+    with pytest.raises(UserError, match=words) as error:
+        METHOD.init(cfg, task, Key.seed(0))
+    assert "\n" not in str(error.value)
+    assert METHOD.init(cfg.model_copy(update={"model_cells": 5_000_000}), task, Key.seed(0)) == {}
+    assert METHOD.init(cfg.model_copy(update={"fitter": "copula"}), task, Key.seed(0)) == {}
+
+
 def test_bins_and_tables_follow_from_public_numbers() -> None:
     small, large = (
         marginals.auto(Wanted({"columns": WORDS}, some_task(2, records), 1.0)).settings for records in (200, 200_000)
@@ -143,29 +164,10 @@ def test_bins_and_tables_follow_from_public_numbers() -> None:
     assert small["pair_cells"] < large["pair_cells"]
     assert marginals.auto(Wanted({"columns": WORDS, "bins": 5}, some_task(2), 1.0)).settings.keys() == {"pair_cells"}
     alone, secure = (
-        marginals.auto(Wanted({"columns": WORDS}, some_task(50, 100), 1.0, secure)).settings["bins"]
+        marginals.auto(Wanted({"columns": WORDS}, some_task(50, 100), 1.0, secure)).settings["pair_cells"]
         for secure in (False, True)
     )
     assert alone < secure
-
-
-def test_what_is_inside_a_bin_is_kept_if_it_is_more_than_noise() -> None:
-    counts = torch.tensor([900.0, 0, 0, 100, 250, 260, 240, 250, -3, 2, 1, 0])
-    (found,) = marginals.filling(3, 4, Counts(counts, 10.0), 0)
-    assert found[0].tolist() == pytest.approx([0.9, 0, 0, 0.1], abs=0.02)
-    assert found[1].tolist() == pytest.approx([0.25] * 4, abs=0.01)
-    assert found[2].tolist() == pytest.approx([0.25] * 4, abs=0.01)
-    assert marginals.coarser(3, 4, Counts(counts, 10.0), 0).counts.tolist() == [1000, 1000, 0]
-
-
-def test_what_is_inside_a_bin_goes_by_the_label_if_that_is_more_than_noise() -> None:
-    table = Counts(torch.tensor([[900.0, 0.0], [100, 1000]]).flatten(), 10.0)
-    assert marginals.filling(1, 2, table, 2).flatten().tolist() == pytest.approx([0.9, 0.1, 0, 1], abs=0.02)
-    loud = marginals.filling(1, 2, Counts(table.counts, 1e4), 2)
-    assert loud.flatten().tolist() == pytest.approx([0.5] * 4, abs=0.05)
-    found = marginals.coarser(1, 2, table, 2)
-    assert found.counts.tolist() == [2000]
-    assert found.noise == pytest.approx(20.0)
 
 
 def test_without_the_fitter_it_says_that_there_will_be_a_copula(monkeypatch: pytest.MonkeyPatch) -> None:

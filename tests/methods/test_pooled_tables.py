@@ -11,7 +11,7 @@ from prismfl.core.door import PrivateRecords
 from prismfl.core.method import Site, State
 from prismfl.core.records import Records
 from prismfl.core.task import Task
-from prismfl.methods.generators import graphical, marginals, pooled_tables, synthesizers, threedgl
+from prismfl.methods.generators import graphical, pooled_tables, synthesizers, table_model, threedgl
 from prismfl.methods.generators.moments import Queries
 from prismfl.nets.columns import Columns
 from prismfl.privacy.cost import Cost
@@ -83,13 +83,13 @@ def test_a_pool_of_tables_gives_records_like_those_of_the_sites(joint: bool, poo
 def test_a_model_is_fitted_once_for_all_who_sample_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = pooled_tables.fit(door(some_records(100)), ASKED, queries=Queries(1, 1.0, 1.0))
     calls: list[int] = []
-    real = marginals.fitted
+    real = table_model.fitted
 
-    def counting(*given: Any) -> Any:
+    def counting(*given: Any, **more: Any) -> Any:
         calls.append(1)
-        return real(*given)
+        return real(*given, **more)
 
-    monkeypatch.setattr(marginals, "fitted", counting)
+    monkeypatch.setattr(table_model, "fitted", counting)
     pooled_tables._fitted.cache_clear()
     drawn = [pooled_tables.draw(ASKED, made, 10, torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
     assert len(calls) == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from prismfl.errors import UserError
-from prismfl.metrics.judged import BOOSTED, LOGISTIC, faithful, useful
+from prismfl.metrics.judged import BOOSTED, LINEAR, LOGISTIC, faithful, useful, useful_number
 from prismfl.nets.columns import Columns
 
 COLUMNS = Columns.parse(["n", "n", "c4"])
@@ -60,3 +61,16 @@ def test_rare_categories_that_are_gone_are_missed() -> None:
     assert faithful(x[gone], y[gone], *real, columns=COLUMNS, classes=2)["rare_categories"] == 0.0
     numbers = Columns.parse(["n", "n"])
     assert faithful(x[:, :2], y, real[0][:, :2], real[1], columns=numbers, classes=2)["rare_categories"] is None
+
+
+def test_a_number_is_judged_by_r2_and_the_error_in_its_unit() -> None:
+    draws = np.random.default_rng(0)
+    x, at = draws.uniform(-1, 1, (2000, 3)), draws.uniform(-1, 1, (500, 3))
+    told, true = (100 * part[:, 0] + 50 * part[:, 1] * (part[:, 2] > 0) for part in (x, at))
+    found = useful_number(x, told, at, true)
+    assert found.keys() == {LINEAR, BOOSTED}
+    assert 0.5 < found[LINEAR]["r2"] < 0.97 < found[BOOSTED]["r2"]
+    assert found[BOOSTED]["mae"] < 8 < found[LINEAR]["mae"] < 30
+    gone = np.where(np.arange(2000) % 2, np.nan, told)
+    assert useful_number(x, gone, at, np.where(np.arange(500) % 2, np.nan, true))[LINEAR]["records"] == 250
+    assert useful_number(x, told, at, np.full(500, np.nan)) == useful_number(x[:0], told[:0], at, true) == {}

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 
 from prismfl.data import declared
+from prismfl.data.declared_parts import DIAGNOSES, DRAWN_PATIENTS, MEDICAL_ABSTRACTS, PNEUMONIA_REPORTS, XRAY_REPORTS
+from prismfl.data.parts import Parts
 from prismfl.data.schema import Schema
 from prismfl.data.spec import Dataset, Kind, Spec
 from prismfl.errors import UserError
@@ -28,6 +30,11 @@ def _image(name: str, shape: tuple[int, int, int], classes: tuple[str, ...], *ab
 def _table(name: str, schema: Schema, *about: str, size: int) -> Spec:
     licence, source = about
     return Spec(name, "table", (schema.width,), schema.classes, size, licence, source)
+
+
+def _parted(name: str, parts: Parts, classes: tuple[str, ...], *about: str, size: int) -> Spec:
+    licence, source = about
+    return Spec(name, parts.kind, (parts.width,), classes, size, licence, source, parts=parts)
 
 
 _SPECS = (
@@ -113,10 +120,43 @@ _SPECS = (
         "UCI Wine Quality, red against white, without duplicates; Cortez et al. 2009",
         size=4256,
     ),
+    _parted(
+        "drawn-patients",
+        DRAWN_PATIENTS,
+        DIAGNOSES,
+        "Apache-2.0 (drawn by prismfl; nobody's)",
+        "a film, a report and a row of each patient, drawn from one hidden state",
+        size=4000,
+    ),
+    _parted(
+        "xray-reports",
+        XRAY_REPORTS,
+        ("normal", "abnormal"),
+        "CC BY-NC-ND 4.0: non-commercial, unmodified",
+        "Indiana University chest X-ray reports, findings and impression; Demner-Fushman et al. 2016",
+        size=3142,
+    ),
+    _parted(
+        "medical-abstracts",
+        MEDICAL_ABSTRACTS,
+        ("neoplasms", "digestive", "nervous", "cardiovascular", "general"),
+        "CC BY-SA 3.0",
+        "Medical Abstracts, the published test part; Schopf et al. 2022",
+        size=2310,
+    ),
+    _parted(
+        "pneumonia-reports",
+        PNEUMONIA_REPORTS,
+        ("normal", "abnormal"),
+        "CC BY 4.0 (films); CC BY-NC-ND 4.0: non-commercial, unmodified (reports)",
+        "PneumoniaMNIST films and Indiana University reports put in pairs by label and a second trait",
+        size=3000,
+    ),
 )
+_TEXT_SETS = frozenset({"xray-reports", "medical-abstracts"})
 
 DATASETS: dict[str, Spec] = {spec.name: spec for spec in _SPECS}
-EMBEDDED = frozenset({"digits", "mnist-5k", "breast-cancer", "wine-cultivar"})
+EMBEDDED = frozenset({"digits", "mnist-5k", "breast-cancer", "wine-cultivar", "drawn-patients"})
 
 
 def load(name: str, *, data_dir: str | Path | None = None, subset: int | None = None) -> Dataset:
@@ -132,6 +172,14 @@ def load(name: str, *, data_dir: str | Path | None = None, subset: int | None = 
         from prismfl.data.embedded import read_embedded
 
         return read_embedded(spec, subset)
+    if spec.name in _TEXT_SETS:
+        from prismfl.data.text_sets import read_text_set
+
+        return read_text_set(spec, data_directory(data_dir), subset)
+    if spec.name == "pneumonia-reports":
+        from prismfl.data.paired import read_paired
+
+        return read_paired(spec, data_directory(data_dir), subset)
     from prismfl.data.stored import read_stored
 
     return read_stored(spec, data_directory(data_dir), subset)

@@ -23,6 +23,14 @@ def read_embedded(spec: Spec, subset: int | None) -> Dataset:
     if spec.name == "digits":
         images, labels = _digits()
         return _split(spec, images.reshape(-1, 1, 8, 8), labels, subset=subset, top=16.0)
+    if spec.name == "drawn-patients":
+        from prismfl.data.drawn_patients import TEST, draw_patients
+        from prismfl.data.text_sets import as_rows
+
+        rows, labels, _ = draw_patients(spec.train_size + TEST)
+        first = slice(spec.train_size)
+        rest = slice(spec.train_size, None)
+        return as_rows(spec, ((rows[first], labels[first]), (rows[rest], labels[rest])), subset=subset)
     from sklearn import datasets
 
     tables = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prismfl.data.folders import class_folders
 from prismfl.data.found import TABLES, not_data
+from prismfl.data.parts_file import PatientFile, is_parted, read_patient_file
 from prismfl.data.schema import Schema, check_classes, plain
 from prismfl.data.schema_file import read_schema
 from prismfl.data.spec import Spec
@@ -20,9 +21,11 @@ class UndeclaredError(UserError):
 def declared_facts(
     path: str | Path,
     *,
+    label: str | None = None,
     classes: Sequence[str] | None = None,
     image_size: int | None = None,
     channels: int | None = None,
+    features: int | None = None,
     schema: Schema | str | Path | None = None,
     unit: str | None = None,
     records: int | None = None,
@@ -33,6 +36,9 @@ def declared_facts(
     No file of records is opened or counted. `records` is the declared number of training records.
     """
     place = Path(path)
+    if not isinstance(schema, Schema) and is_parted(schema):
+        assert schema is not None
+        return parted_facts(place, read_patient_file(schema), unit=unit, records=records)
     declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.name.endswith(TABLES) and not place.is_dir():
         if declared is None:
@@ -40,9 +46,14 @@ def declared_facts(
                 f"What columns {place} has is not declared: give --schema schema.toml (key: schema_file); "
                 f"draft one with: prismfl schema {place} -o schema.toml."
             )
-        names = tuple(plain(name) for name in classes) if classes else declared.classes
+        declared = declared.predicting(label or declared.label, tuple(plain(name) for name in classes or ()))
         size = records or declared.train_size or 0
-        found = Spec(place.name, "table", (declared.width,), names, size, "", "", unit=unit or declared.unit)
+        found = Spec(place.name, "table", (declared.width,), declared.classes, size, "", "", unit=unit or declared.unit)
+    elif place.suffix == ".npz" and features is not None:
+        if not classes:
+            raise UndeclaredError(f"What classes {place} has is not declared: give --classes a,b (with your own).")
+        names = tuple(plain(name) for name in classes)
+        found = Spec(place.name, "table", (features,), names, records or 0, "", "", unit=unit)
     elif place.is_dir() or place.suffix == ".npz":
         names = tuple(plain(name) for name in classes or ())
         if not names and place.is_dir():
@@ -53,8 +64,25 @@ def declared_facts(
         found = Spec(place.name, "image", (channels, image_size, image_size), names, records or 0, "", "", unit=unit)
     else:
         raise not_data(place)
-    check_classes(found.classes)
+    if declared is None:  # a schema has seen to its own
+        check_classes(found.classes)
     return found
+
+
+def parted_facts(place: Path, declared: PatientFile, *, unit: str | None = None, records: int | None = None) -> Spec:
+    """The facts of records of several parts, as their file declares them."""
+    parts, size = declared.parts, records or declared.train_size or 0
+    return Spec(
+        place.name,
+        parts.kind,
+        (parts.width,),
+        declared.classes,
+        size,
+        "the user's own",
+        str(place),
+        unit=unit or declared.unit,
+        parts=parts,
+    )
 
 
 def _check_images(place: Path, names: tuple[str, ...], size: int | None, channels: int | None) -> None:

@@ -7,6 +7,7 @@ Nothing is fitted on the records, and every mistake is one line that says where 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from prismfl.data.faults import Faults
 from prismfl.data.found import TABLES, Bounds, Found, not_data
 from prismfl.data.ids import codes_of
+from prismfl.data.parts_file import is_parted, read_patient_file
 from prismfl.data.schema import Schema
 from prismfl.data.schema_file import read_schema
 from prismfl.data.spec import Dataset, Spec
@@ -55,6 +57,16 @@ def load_path(
     if lenient and natural is not None:
         raise UserError("Expected no natural ids (key: split) where records may be left out.")
     _check(place, image_size=image_size, bounds=bounds, test_fraction=test_fraction, train_size=train_size)
+    if not isinstance(schema, Schema) and is_parted(schema):
+        assert schema is not None
+        from prismfl.data.patient_files import read_patients
+
+        told = read_patient_file(schema)
+        told = told if unit is None else replace(told, unit=unit)
+        found = read_patients(place, told, faults)
+        size = train_size or told.train_size
+        made = as_dataset(place, found, test_fraction=test_fraction, train_size=size, unit=told.unit)
+        return replace(made, spec=replace(made.spec, parts=told.parts))
     declared = schema if isinstance(schema, Schema) or schema is None else read_schema(schema)
     if place.is_dir():
         from prismfl.data.folders import read_folders

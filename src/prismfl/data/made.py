@@ -51,7 +51,7 @@ def made_table(
         values, labels, unit = _in_units(schema, values, labels, count, draws)
         values = keeper.enforce(values, fixed=constant)
     cells = {name: column[:count] for name, column in schema.written(values).items()}
-    if labelled:
+    if labelled and schema.target is None:
         cells[schema.label] = np.asarray(schema.classes)[labels[:count]]
     if schema.unit is not None:
         cells = {schema.unit: unit, **cells}

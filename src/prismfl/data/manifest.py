@@ -50,6 +50,16 @@ FILES: dict[str, dict[str, str]] = {
         "tabular/winequality-red.csv": "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
         "tabular/winequality-white.csv": "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836",
     },
+    "xray-reports": {
+        "text/NLMCXR_reports.tgz": "8fb6de7eec73d8c3665067ad4bb003ccd57f971ae316d2642e1627ac7268667a",
+    },
+    "pneumonia-reports": {
+        "medical/pneumoniamnist.npz": "ce8250bf5debc3c389b89affcc1d9feac579b26e875a848301e9f937bb0c2eee",
+        "text/NLMCXR_reports.tgz": "8fb6de7eec73d8c3665067ad4bb003ccd57f971ae316d2642e1627ac7268667a",
+    },
+    "medical-abstracts": {
+        "text/medical_tc_test.csv.gz": "dbcfb04cb006bbd50dee28ddde1806ab4651bb14cd13616d69995ad327d01c35",
+    },
     "kannada": {
         "public/kannada-mnist/X_kannada_MNIST_test-idx3-ubyte.gz": (
             "4628f3fa7b1d32137449dd356be4601da0c28c420b79f1b745a5134504ca35ca"

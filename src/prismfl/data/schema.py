@@ -30,6 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 MOST_KNOWN = 100_000  # cells of text that are remembered, so that memory stays bounded
 FEW_ROWS = 12  # rows of a unit that are told one by one; more are told by a number
+EVERY = ("all",)  # the one class of records that have none
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Schema:
 
     `ids` are columns that are never synthesised (new ones are made), `left_out` those that are not even written.
     `unit_rows` is the declared most rows of a unit: with it, how many rows a unit has is a column of its own.
+    A label that is itself a declared number is what a regression predicts: then there are no classes.
     """
 
     columns: tuple[Column, ...]
@@ -60,14 +62,23 @@ class Schema:
         for name, times in Counter([*names, *self.ids, *self.left_out]).items():
             if times > 1:
                 raise UserError(f"Expected each column once in the schema, got '{name}' twice.")
-            if name == self.label or (name == self.unit and name not in self.ids):
+            if (name == self.label and self.target is None) or (name == self.unit and name not in self.ids):
                 raise UserError(f"Expected '{name}' as a feature or as label or unit, not as both.")
-        check_classes(self.classes)
+        self._check_classes()
         self._check_unit()
         for constraint in self.constraints:
             constraint.check(self.columns)
         if self.train_size is not None and self.train_size < 1:
             raise UserError(f"Expected train_size >= 1 in the schema, got {self.train_size}.")
+
+    def _check_classes(self) -> None:
+        if self.target is None:
+            return check_classes(self.classes)
+        if self.classes != EVERY:
+            raise UserError(
+                f"Expected no classes for the label '{self.label}', a number in the schema: leave out classes to "
+                "predict the number, or the column to predict classes."
+            )
 
     def _check_unit(self) -> None:
         if self.unit_rows is not None and self.unit_rows < 1:
@@ -80,6 +91,16 @@ class Schema:
         """The names of the feature columns, in the declared order."""
         return tuple(c.name for c in self.columns)
 
+    @property
+    def target(self) -> Column | None:
+        """The number that is predicted, where the label is one of the declared columns and a number."""
+        return next((c for c in self.columns if c.name == self.label and c.type == "numeric"), None)
+
+    def predicting(self, label: str, classes: Sequence[str] = ()) -> Schema:
+        """The schema with this label, and these classes or those that it has; a declared number has none."""
+        number = any(column.name == label and column.type == "numeric" for column in self.columns)
+        return replace(self, label=label, classes=tuple(classes) or (EVERY if number else self.classes))
+
     def narrowed(self, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Schema:
         """The schema with these columns alone, or without some; label and unit stay. Rules about others go."""
         for name in (*keep, *drop):
@@ -91,7 +112,7 @@ class Schema:
         stay = {n for n in (*self.names, *self.ids, *self.left_out) if (not keep or n in keep) and n not in drop}
         return replace(
             self,
-            columns=tuple(column for column in self.columns if column.name in stay),
+            columns=tuple(column for column in self.columns if column.name in (*stay, self.label)),
             ids=tuple(name for name in self.ids if name in stay or name == self.unit),
             left_out=tuple(name for name in self.left_out if name in stay),
             constraints=tuple(c for c in self.constraints if {c.left, c.right} <= stay),
@@ -172,9 +193,11 @@ class Schema:
         return np.clip(sizes[inverse], 1, self.unit_rows)
 
     def encode_labels(self, values: Values, faults: Faults | None = None) -> torch.Tensor:
-        """Labels as class numbers in the declared order."""
+        """Labels as class numbers in the declared order; all the same where a number is predicted."""
         import torch
 
+        if self.target is not None:
+            return torch.zeros(len(values), dtype=torch.int64)
         return torch.from_numpy(class_codes(values, self.classes, faults or Faults()))
 
     def decode(self, x: torch.Tensor) -> Cells:
@@ -231,7 +254,8 @@ def class_codes(values: Values, classes: Sequence[str], faults: Faults) -> npt.N
             rest = f"in row {row + 1} is not one of the declared classes ({listed(classes)}); mend it or --classes."
             number = value_of(plain(value))
             if number is not None and not number.is_integer():
-                rest += " A number with a fraction is a quantity: turn it into classes first."
+                rest += " A number with a fraction is a quantity: turn it into classes first, or leave out classes and "
+                rest += "declare it as a column (regression)."
             error = CellError(f"Label '{shown(plain(value))}' {rest}", without_values=f"The label {rest}")
             faults.note(row, "its label is not a declared class", error)
         else:
@@ -361,5 +385,6 @@ def words(schema: Schema) -> tuple[str, ...]:
 
 
 __all__ = [
-    "MISSING", "Column", "Schema", "check_classes", "class_codes", "is_missing", "listed", "plain", "value_of", "words",
+    "EVERY", "MISSING", "Column", "Schema", "check_classes", "class_codes", "is_missing", "listed", "plain", "value_of",
+    "words",
 ]  # fmt: skip

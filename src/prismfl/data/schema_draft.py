@@ -16,6 +16,7 @@ from prismfl.errors import UserError
 from prismfl.files.written import toml_value as _quoted
 
 UNIT_ROWS = 10
+MOST_CLASSES = 20  # whole numbers as a label: more are a quantity
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 HINTS = {
     "empty": "holds no value in any row; leave it out of the schema, or --drop it",
@@ -59,7 +60,8 @@ def draft(
     lines = ["# A draft: confirm every line, and take bounds and categories from a public document.", ""]
     lines += made.top(label)
     for name in table:
-        if name not in (label, unit, *drop) and (not keep or name in keep):
+        predicted = name == label and made.is_quantity(name)
+        if predicted or (name not in (label, unit, *drop) and (not keep or name in keep)):
             lines += made.column(name)
     if bounds_from_data:
         made.notes.append(
@@ -80,12 +82,22 @@ class _Draft:
     def top(self, label: str | None) -> list[str]:
         lines: list[str] = []
         if label is not None:
-            lines += [f"label = {_quoted(label)}", f"classes = {_quoted(_distinct(self.table[label]))}  # confirm"]
-            if self._constant(label):
+            lines += [f"label = {_quoted(label)}"]
+            if self.is_quantity(label):
+                lines[-1] += "  # a number: regression; declare classes instead of its column to predict classes"
+            else:
+                lines.append(f"classes = {_quoted(_distinct(self.table[label]))}  # confirm")
+            if self._constant(label) and not self.is_quantity(label):
                 lines.append("label_per_unit = true  # confirm: the same in all rows of a unit")
         if self.unit is not None:
             lines += [f"unit = {_quoted(self.unit)}", f"unit_rows = {UNIT_ROWS}  # the most rows of a unit, public"]
         return [*lines, "# train_size = 1000  # a public, rounded number of records (of units, where there is one)"]
+
+    def is_quantity(self, label: str) -> bool:
+        """Whether a label is a number to be predicted, not a class: it has fractions, or many values."""
+        values = self.table[label]
+        look = look_of(values)
+        return look in ("number", "comma") or (look == "integer" and len(_distinct(values)) > MOST_CLASSES)
 
     def column(self, name: str) -> list[str]:
         values = self.table[name]

@@ -13,7 +13,7 @@ import yaml
 from prismfl.data.cells import instant, listed
 from prismfl.data.columns import MOST_COLUMNS, read_columns
 from prismfl.data.constraints import MOST_PAIRS, Constraint
-from prismfl.data.schema import Column, Schema, plain
+from prismfl.data.schema import EVERY, Column, Schema, plain
 from prismfl.errors import UserError
 from prismfl.files.bounded import read_regular
 from prismfl.files.written import toml_value
@@ -88,7 +88,7 @@ def parse_schema(content: object, *, where: str) -> Schema:
     top = _mapping(content, where)
     _known(top, _TOP, where)
     for key in ("columns", "label", "classes"):
-        if key not in top:
+        if key not in top and not (key == "classes" and _label_is_number(top)):
             raise UserError(f"Expected key '{key}' in {where}, got {', '.join(top) or 'nothing'}.")
     unit = top.get("unit")
     columns = _items(top["columns"], f"columns in {where}")
@@ -98,7 +98,7 @@ def parse_schema(content: object, *, where: str) -> Schema:
     return Schema(
         columns=tuple(_column(raw, where) for raw in named if raw.get("type") not in (*IDS, *TEXTS)),
         label=str(top["label"]),
-        classes=tuple(plain(c) for c in _items(top["classes"], f"classes in {where}")),
+        classes=tuple(plain(c) for c in _items(top.get("classes", EVERY), f"classes in {where}")),
         unit=None if unit is None else str(unit),
         train_size=_whole(top, "train_size", where),
         ids=_without_values(named, IDS, where),
@@ -109,12 +109,21 @@ def parse_schema(content: object, *, where: str) -> Schema:
     )
 
 
+def _label_is_number(top: Mapping[str, object]) -> bool:
+    """Whether the label is one of the columns and a number: what a regression predicts."""
+    columns = top["columns"] if isinstance(top["columns"], list | tuple) else ()
+    named = [one for one in columns if isinstance(one, Mapping) and one.get("name") == top["label"]]
+    return any(one.get("type", "numeric") == "numeric" for one in named)
+
+
 def parse_any(content: object, *, where: str) -> tuple[Schema, bool]:
-    """A schema that need not declare a label, and whether it does: without one the table has no classes."""
+    """A schema that need not declare a label, and whether it declares one with classes: there are none without a label,
+    and none where the label is a number."""
     labelled = not isinstance(content, dict) or "label" in content
     if isinstance(content, dict) and not labelled:
         content = {**content, "label": NO_LABEL, "classes": ["0", "1"]}
-    return parse_schema(content, where=where), labelled
+    found = parse_schema(content, where=where)
+    return found, labelled and found.target is None
 
 
 def _constraint(content: object, where: str) -> Constraint:
@@ -142,6 +151,8 @@ def schema_words(schema: Schema) -> dict[str, Any]:
     columns += [{"name": name, "type": "id"} for name in schema.ids]
     columns += [{"name": name, "type": "text"} for name in schema.left_out]
     found: dict[str, Any] = {"columns": columns, "label": schema.label, "classes": list(schema.classes)}
+    if schema.target is not None:
+        del found["classes"]
     found["unit"] = schema.unit
     found |= {"unit_rows": schema.unit_rows, "label_per_unit": schema.label_per_unit or None}
     found["constraints"] = [_constraint_words(constraint) for constraint in schema.constraints] or None

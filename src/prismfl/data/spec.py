@@ -10,17 +10,19 @@ if TYPE_CHECKING:
     import torch
 
     from prismfl.data.faults import BadRecord
+    from prismfl.data.parts import Parts
     from prismfl.data.schema import Schema
 
-Kind = Literal["image", "table"]
+Kind = Literal["image", "table", "text", "patient"]
 
 
 @dataclass(frozen=True)
 class Spec:
     """Everything about a data set that is public. Nothing in here is computed from private records.
 
-    `shape` is (channels, height, width) for images and (features,) for tables. `unit` is the column that names whom
-    the promise protects (a patient, say), where the schema or the config declares one.
+    `shape` is (channels, height, width) for images and (features,) for tables. A text, or a record of several parts
+    (a patient's picture, text and row), is a row of bytes, and `parts` says what lies where in it. `unit` is the column
+    that names whom the promise protects (a patient, say), where the schema or the config declares one.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Spec:
     licence: str
     source: str
     unit: str | None = None
+    parts: Parts | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no record in a traceback
@@ -38,7 +41,8 @@ class Dataset:
     """Records ready for training: float32 features, int64 labels, split into a training and a test part.
 
     Images are NCHW in [0, 1], or bytes that stand for it where the files have 8 bits: whoever computes makes floats of
-    those it is at (`core.records.as_floats`). Tables lie in [-1, 1] with one-hot categories. `unit_train` holds an
+    those it is at (`core.records.as_floats`). Rows of parts are bytes as well. Tables lie in [-1, 1] with one-hot
+    categories. `unit_train` holds an
     integer per training record that follows from the id of its privacy unit (a patient, say) alone; None means that
     every record is its own unit. `natural_train` is the id column that the split `natural` groups by, where the data
     has one. `prints_train` says what each record of own data is, whatever file it came in; it stays on the site, and so

@@ -137,14 +137,14 @@ def _declared(
     roles: Roles,
 ) -> Schema:
     """The schema to encode with: the given one, or numeric columns that share the declared bounds."""
-    names = tuple(plain(name) for name in classes) if classes else (schema.classes if schema else ())
+    names = tuple(plain(name) for name in classes or ())
+    if schema is not None:
+        return replace(schema.predicting(target, names), unit=roles.unit or schema.unit)
     if not names:
         raise UserError(
             f"Expected declared classes for label '{target}' of {path}: give --classes a,b (key: classes); never "
             "taken from the data."
         )
-    if schema is not None:
-        return replace(schema, label=target, classes=names, unit=roles.unit or schema.unit)
     if bounds is None:
         raise UserError(
             f"Expected declared columns for {path}: give --schema (key: schema_file), or at a site bounds; none is "

@@ -17,12 +17,13 @@ import torch
 
 from prismfl.errors import UserError
 from prismfl.metrics.classification import classifier_scores
+from prismfl.metrics.regression import regression_scores
 from prismfl.metrics.tables import correlation_distance
 from prismfl.nets.columns import Columns
 from prismfl.nets.discrete import Variables
 
 Array = npt.NDArray[Any]
-LOGISTIC, BOOSTED = "logistic regression", "boosted trees"
+LOGISTIC, LINEAR, BOOSTED = "logistic regression", "linear regression", "boosted trees"
 KEPT = ("accuracy", "balanced_accuracy", "f1", "auc", "average_precision", "positive", "unbalanced", "intervals")
 BINS = 10
 MOST_TABLES = 300  # of so many pairs or triples the distance is measured, drawn by a fixed seed
@@ -43,6 +44,22 @@ def useful(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor, labels: torch.Ten
         scores = classifier_scores(logits, labels, classes=classes)
         found[name] = {key: scores[key] for key in KEPT}
     return found
+
+
+def useful_number(x: Array, told: Array, at: Array, true: Array) -> dict[str, Any]:
+    """R2 and MAE on real records `at` of models that learnt the number `told` from the synthetic ones `x`.
+
+    Records without the number (NaN) say nothing of it; where none is left, on either side, there are no scores.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import LinearRegression
+
+    known, held = (~np.isnan(values) for values in (told, true))
+    x, told, at, true = x[known][:MOST_RECORDS], told[known][:MOST_RECORDS], at[held], true[held]
+    if not len(x) or not len(at):
+        return {}
+    models = {LINEAR: LinearRegression(), BOOSTED: HistGradientBoostingRegressor(random_state=0)}
+    return {name: regression_scores(model.fit(x, told).predict(at), true) for name, model in models.items()}
 
 
 def faithful(

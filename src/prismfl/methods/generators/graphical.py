@@ -41,8 +41,7 @@ def installed() -> bool:
 
 def chosen(variables: Variables, tables: Mapping[Clique, Counts], *, limit: int) -> list[Clique]:
     """The cliques of the model: pairs with the label, and the tables that tell most, as long as the model is small."""
-    label = variables.label
-    base: list[Clique] = [clique for clique in tables if label is not None and len(clique) == 2 and label in clique]
+    base = with_label(variables)
     graph = Graph(variables.sizes, base)
     known = given_label(variables, tables)
     found = []
@@ -51,11 +50,40 @@ def chosen(variables: Variables, tables: Mapping[Clique, Counts], *, limit: int)
             found.append((_gain(table, expected(clique, known, variables)), clique))
     picked: list[Clique] = []
     for gain, clique in sorted(found, reverse=True):
-        joined = clique if label is None or label in clique else (*clique, label)
+        joined = _joined(variables, clique)
         if gain > 0 and graph.cells_with(joined) <= limit:
             graph.add(joined)
             picked.append(joined)
     return base + picked
+
+
+def with_label(variables: Variables) -> list[Clique]:
+    """The pairs with the label: what every model holds."""
+    label = variables.label
+    return [] if label is None else [(k, label) for k in range(len(variables.columns))]
+
+
+def check_size(variables: Variables, names: Sequence[str], given: Iterable[Clique] = (), *, limit: int) -> None:
+    """Refuse, from public numbers alone, a model that is too large: single columns by label, or with a clique that is
+    given. Named before anything is charged."""
+    graph = Graph(variables.sizes, with_label(variables))
+    order = sorted(range(len(variables.columns)), key=lambda k: -variables.sizes[k])
+    for clique, words in ((), "single columns"), *((c, "the clique " + " x ".join(names[k] for k in c)) for c in given):
+        total = graph.cells_with(_joined(variables, clique))
+        if total > limit:
+            label = f" by {variables.labels} classes" if variables.labels else ""
+            largest = sorted(clique, key=lambda k: -variables.sizes[k]) or order
+            told = ", ".join(f"{names[k]} ({variables.sizes[k]:,} places)" for k in largest[:3])
+            raise UserError(
+                f"Expected a model of at most {limit:,} cells (model_cells), got {total:,} for {words}{label} alone; "
+                f"the largest: {told}; merge categories, use fewer bins, leave a column out, or raise model_cells."
+            )
+
+
+def _joined(variables: Variables, clique: Clique) -> Clique:
+    """A clique as it stands in a model: with the label."""
+    label = variables.label
+    return clique if not clique or label is None or label in clique else (*clique, label)
 
 
 def fit(variables: Variables, tables: Mapping[Clique, Counts], model: Sequence[Clique], *, steps: int) -> list[Drawing]:
@@ -116,15 +144,16 @@ class Graph:
         return [k for k, _ in found], [rest for _, rest in found]
 
     def _eliminated(self) -> list[tuple[int, Clique]]:
-        near = [set(one) for one in self.near]
-        left, out = set(range(len(near))), []
-        while left:
-            k = min(left, key=lambda one: (cells(self.sizes, (one, *near[one])), one))
+        near, out = [set(one) for one in self.near], []
+        size = {k: cells(self.sizes, (k, *rest)) for k, rest in enumerate(near)}
+        while size:
+            k = min(size, key=lambda one: (size[one], one))
             rest = near[k]
             out.append((k, tuple(sorted(rest))))
+            del size[k]
             for other in rest:
                 near[other] = (near[other] | rest) - {k, other}
-            left.remove(k)
+                size[other] = cells(self.sizes, (other, *near[other]))
         return out
 
 

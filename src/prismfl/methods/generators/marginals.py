@@ -31,8 +31,7 @@ from prismfl.data.declared import declared_words
 from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.generators import copula_tables, graphical, questions, second
-from prismfl.methods.generators.graphical import Drawing
+from prismfl.methods.generators import graphical, questions, second, table_model
 from prismfl.methods.generators.questions import BOUND, Counts, Questions
 from prismfl.nets.classifier import network
 from prismfl.nets.columns import Columns
@@ -102,13 +101,19 @@ def _asked(
     pair_cells: int,
 ) -> Questions:
     variables = Variables.of(columns, bins=bins, labels=labels)
-    known = [*(names or (str(k) for k in range(len(variables.columns)))), *(["label"] if variables.labels else [])]
-    if len(known) != len(variables):
-        raise UserError(f"Expected {len(variables.columns)} names of columns, got {len(names or ())}.")
+    known = _named(variables, names)
     given = None if cliques is None else [_clique(one, known) for one in cliques]
     found = questions.design(variables, finer=finer, given=given, pair_cells=pair_cells)
     questions.check_size(found, known)
     return found
+
+
+def _named(variables: Variables, names: Sequence[str] | None) -> list[str]:
+    """What each variable is called."""
+    known = [*(names or (str(k) for k in range(len(variables.columns)))), *(["label"] if variables.labels else [])]
+    if len(known) != len(variables):
+        raise UserError(f"Expected {len(variables.columns)} names of columns, got {len(names or ())}.")
+    return known
 
 
 def _clique(words: Sequence[str], known: Sequence[str]) -> Clique:
@@ -130,7 +135,10 @@ def questions_of(cfg: Config, task: Task) -> Questions:
 def init(cfg: Config, task: Task, key: Key) -> Items:
     """Nothing to begin with, but columns and cliques that do not fit the task are refused. Of two exchanges, the form
     of what the second one needs."""
-    asked = questions_of(cfg, task)
+    asked, limit = questions_of(cfg, task), model_cells(cfg)
+    if limit is not None:
+        given = () if cfg.cliques is None else asked.cliques
+        graphical.check_size(asked.variables, _named(asked.variables, cfg.names), given, limit=limit)
     if cfg.rounds == 1:
         return {}
     if cfg.further * cfg.further_cells > questions.MOST_CELLS:
@@ -177,7 +185,7 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
         answer, loud = together(cfg, task, inbox, "further", sizes, weights, round=1)
         more = second.tables(answer, variables, wanted(cfg, asked, state), noise=loud)
     if state.round + 1 < cfg.rounds:
-        tables = _known(asked, flat, noise)[1]
+        tables = table_model.known(asked, flat, noise)[1]
         found = second.chosen(variables, tables, count=cfg.further, most=cfg.further_cells, limit=cfg.model_cells)
         first = Statistics({"counts": flat.to(torch.float32), "noise": torch.tensor([noise], dtype=torch.float32)})
         return {"wanted": Statistics({"cliques": second.written(found, cfg.further)}), "first": first}
@@ -185,7 +193,10 @@ def server(cfg: Config, task: Task, state: State, inbox: Inbox, key: Key) -> Ite
     count = cfg.samples or min(MOST_DRAWN, task.records * len(task.sites))
     x, y = sample(cfg, task, generator, count, key=key.child("draw"))
     made = SyntheticSet.of(x.reshape(-1, *task.shape), y)
-    return {"generator": generator, "synthetic": made, "model": Weights(classifier(task, x, y, key.child("model")))}
+    items: Items = {"generator": generator, "synthetic": made}
+    if len(task.classes) < 2:
+        return items
+    return {**items, "model": Weights(classifier(task, x, y, key.child("model")))}
 
 
 def together(
@@ -211,104 +222,21 @@ def _size(
     return (trust * sums / own).sum() / trust.sum(), noise / float(trust.sum().sqrt())
 
 
-def _known(asked: Questions, flat: torch.Tensor, noise: float) -> tuple[dict[int, Counts], dict[Clique, Counts]]:
-    """Single columns in fine bins, and all tables that a model can be made of."""
-    variables, (singles, tables) = asked.variables, asked.tables(flat, noise)
-    coarse: dict[Clique, Counts] = {
-        (k,): coarser(variables.columns[k].bins, asked.finer, one, variables.labels) for k, one in singles.items()
-    }
-    return singles, {**coarse, **tables}
-
-
 def fitted(
     cfg: Config, asked: Questions, flat: torch.Tensor, noise: float, more: Mapping[Clique, Counts] | None = None
 ) -> Synthesizer:
-    """What is drawn from: one table of probabilities a column, and how each bin of a number is filled."""
-    variables, (singles, tables) = asked.variables, _known(asked, flat, noise)
-    bins = [one.bins for one in variables.columns]
-    inside = {f"inside.{k}": filling(bins[k], asked.finer, one, variables.labels) for k, one in singles.items()}
-    if not fits_graph(cfg):
-        return Synthesizer({**copula_tables.fit(variables, tables), **inside}, {"kind": "copula"})
-    known = second.joined({c: t for c, t in tables.items() if len(c) > 1 or not variables.labels}, more or {})
-    model = graphical.chosen(variables, known, limit=cfg.model_cells)
-    steps = graphical.fit(variables, known, model, steps=cfg.steps)
-    made = {f"chances.{step.column}": step.chances.to(torch.float32) for step in steps}
-    made |= {f"given.{step.column}": torch.tensor(step.given, dtype=torch.int64) for step in steps}
-    order = torch.tensor([step.column for step in steps])
-    return Synthesizer({**made, **inside, "order": order}, {"kind": "graphical"})
+    """What records are drawn from, as the settings say."""
+    return table_model.fitted(asked, flat, noise, cells=model_cells(cfg), steps=cfg.steps, more=more)
 
 
-def fits_graph(cfg: Config) -> bool:
-    """Whether the server fits a graphical model, or makes a copula."""
-    return cfg.fitter == "auto" and graphical.installed()
-
-
-def coarser(bins: int, finer: int, table: Counts, labels: int) -> Counts:
-    """A single column's table in its own bins, whatever the label."""
-    counts, noise = table.counts.reshape(-1, max(1, labels)).sum(1), table.noise * math.sqrt(max(1, labels))
-    if not bins or finer == 1:
-        return Counts(counts, noise)
-    cut = bins * finer
-    whole = torch.cat([counts[:cut].reshape(bins, finer).sum(1), counts[cut:]])
-    return Counts(whole, noise * math.sqrt(finer))
-
-
-def filling(bins: int, finer: int, table: Counts, labels: int) -> torch.Tensor:
-    """(labels, bins, parts): how the parts of each bin share its records. Evenly, but for what is more than noise; and
-    for each label as for all, but for what is more than noise."""
-    if not bins or finer == 1:
-        return torch.ones(1, max(1, bins), 1)
-    found = table.counts.reshape(-1, max(1, labels))[: bins * finer].T.reshape(-1, bins, finer)
-    even = torch.full((bins, finer), 1.0 / finer, dtype=torch.float64)
-    common = _kept(found.sum(0), even, table.noise * math.sqrt(max(1, labels)))
-    return torch.stack([_kept(one, common, table.noise) for one in found]).to(torch.float32)
-
-
-def _kept(found: torch.Tensor, guess: torch.Tensor, noise: float) -> torch.Tensor:
-    """Shares of each row: as guessed, and of the difference what is more than noise (James and Stein's factor, with
-    room for two standard deviations: a few parts of a bin that noise alone tells apart would mislead a tree)."""
-    usual = found.sum(1, keepdim=True).clamp(min=0.0) * guess
-    apart = found - usual
-    parts = found.shape[1] - 1
-    usually = (parts + 2.0 * math.sqrt(2.0 * parts)) * noise**2
-    part = 1.0 - usually / apart.square().sum(1, keepdim=True).clamp(min=1e-9)
-    shares = (usual + part.clamp(min=0.0) * apart).clamp(min=0.0)
-    total = shares.sum(1, keepdim=True)
-    return torch.where(total > 0, shares / total.clamp(min=1e-9), guess)
+def model_cells(cfg: Config) -> int | None:
+    """How large a graphical model the server fits; None where it makes a copula."""
+    return cfg.model_cells if cfg.fitter == "auto" and graphical.installed() else None
 
 
 def sample(cfg: Config, task: Task, generator: Payload, count: int, *, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
     """`count` encoded records and their labels. The structure comes from the settings, never from what was sent."""
-    asked, draws = questions_of(cfg, task), key.child("records").torch()
-    codes = codes_of(asked, generator.tensors, count, draws)
-    label = asked.variables.label
-    y = codes[:, label] if label is not None else torch.zeros(count, dtype=torch.int64)
-    return asked.variables.records(codes, draws, finer=asked.finer), y
-
-
-def codes_of(asked: Questions, tensors: Params, count: int, draws: torch.Generator) -> torch.Tensor:
-    """(count, variables): places drawn from a fitted model, those of numbers in fine bins."""
-    variables = asked.variables
-    if "order" in tensors:
-        order = [int(k) for k in tensors["order"]]
-        steps = [Drawing(k, tuple(tensors[f"given.{k}"].tolist()), tensors[f"chances.{k}"]) for k in order]
-        codes = graphical.draw(steps, variables.sizes, count, draws)
-    else:
-        codes = copula_tables.draw(variables, tensors, count, draws)
-    y = codes[:, variables.label] if variables.label is not None else torch.zeros_like(codes[:, 0])
-    for k, one in enumerate(variables.columns):
-        if one.bins and asked.finer > 1:
-            codes[:, k] = _finer_place(codes[:, k], y, one.bins, tensors[f"inside.{k}"], draws)
-    return codes
-
-
-def _finer_place(
-    place: torch.Tensor, y: torch.Tensor, bins: int, inside: torch.Tensor, draws: torch.Generator
-) -> torch.Tensor:
-    edges, finer = inside.double().cumsum(2)[y, place.clamp(max=bins - 1)], inside.shape[2]
-    at = torch.rand(len(place), 1, generator=draws, dtype=torch.float64) * edges[:, -1:]
-    part = (at >= edges).sum(1).clamp(max=finer - 1)
-    return torch.where(place < bins, place * finer + part, bins * finer)
+    return table_model.records(questions_of(cfg, task), generator.tensors, count, key.child("records").torch())
 
 
 def classifier(task: Task, x: torch.Tensor, y: torch.Tensor, key: Key) -> Params:
@@ -401,5 +329,6 @@ METHOD = Method(
     auto=auto,
     advice=advice,
     kinds=("table",),
+    unlabelled=True,
     tiny={"bins": 3, "finer": 2, "fitter": "copula", "samples": 40},
 )

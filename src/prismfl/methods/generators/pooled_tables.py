@@ -15,23 +15,25 @@ import torch
 from prismfl.core.door import PrivateRecords
 from prismfl.kernels.loss import Params
 from prismfl.methods import robust
-from prismfl.methods.generators import marginals, questions
-from prismfl.methods.generators.marginals import Config
+from prismfl.methods.generators import graphical, questions, table_model
 from prismfl.methods.generators.moments import Queries
 from prismfl.methods.generators.questions import BOUND, Questions
 from prismfl.nets.columns import Columns
 from prismfl.nets.discrete import Variables
 
-HOW = Config(bins=8, finer=4, pair_cells=150)
+BINS, FINER, PAIR_CELLS, MODEL_CELLS, STEPS = 8, 4, 150, 40_000, 1000
 """Tables of a class at one site: coarse, for it may hold few records."""
 
 
 @lru_cache(maxsize=16)
 def asked_of(columns: Columns, labels: int) -> Questions:
     """The tables of these columns, from public numbers alone."""
-    variables = Variables.of(columns, bins=HOW.bins, labels=labels)
-    found = questions.design(variables, finer=HOW.finer, given=None, pair_cells=HOW.pair_cells)
-    questions.check_size(found, [str(k) for k in range(len(variables))])
+    variables = Variables.of(columns, bins=BINS, labels=labels)
+    found = questions.design(variables, finer=FINER, given=None, pair_cells=PAIR_CELLS)
+    names = [str(k) for k in range(len(variables))]
+    questions.check_size(found, names)
+    if graphical.installed():
+        graphical.check_size(variables, names, limit=MODEL_CELLS)
     return found
 
 
@@ -67,7 +69,7 @@ def draw(asked: Questions, tensors: Params, count: int, generator: torch.Generat
     """`count` encoded records, followed by the label's block where there is a label."""
     digest = hashlib.sha256(tensors["counts"].double().numpy().tobytes()).hexdigest()
     model = _fitted(asked, digest, _Held(tensors))
-    codes = marginals.codes_of(asked, model, count, generator)
+    codes = table_model.codes_of(asked, model, count, generator)
     x = asked.variables.records(codes, generator, finer=asked.finer)
     if asked.variables.label is None:
         return x
@@ -105,4 +107,6 @@ class _Held:
 @lru_cache(maxsize=64)
 def _fitted(asked: Questions, digest: str, held: _Held) -> Params:
     """The model of some tables. Sites that sample the same pool fit it once."""
-    return marginals.fitted(HOW, asked, held.tensors["counts"], float(held.tensors["noise"])).tensors
+    cells = MODEL_CELLS if graphical.installed() else None
+    flat, noise = held.tensors["counts"], float(held.tensors["noise"])
+    return table_model.fitted(asked, flat, noise, cells=cells, steps=STEPS).tensors

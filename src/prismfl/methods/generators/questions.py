@@ -7,6 +7,7 @@ tables together are as long as the bound, and a table's noise is the release's n
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -24,6 +25,8 @@ MOST_CLIQUES = 20_000
 LABEL, PAIR, SINGLE = 2.0, 1.0, 1.0  # weights: pairs with the label, further cliques, single columns
 DROWNED = 0.5  # noise of a table, in parts of all records, above which it is not worth asking
 CLEAR = 0.3  # the same, of the finest bins that are worth having
+FEWEST = 8  # bins by label where no two numbers are asked together
+COARSEST = 4  # bins of two numbers that are worth asking together
 BINS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
@@ -83,50 +86,55 @@ def fine_places(variables: Variables, k: int, finer: int) -> int:
 
 
 def design(variables: Variables, *, finer: int, given: Sequence[Clique] | None, pair_cells: int) -> Questions:
-    """All single columns, all pairs with the label, and further cliques: those given, else all pairs of columns whose
-    table has at most `pair_cells` cells."""
+    """Single columns, all pairs with the label, and further cliques: those given, else all pairs of columns whose table
+    has at most `pair_cells` cells. A column whose bins are not cut finer is told by its pair with the label."""
     label, columns = variables.label, range(len(variables.columns))
+    singles = tuple(k for k in columns if label is None or fine_places(variables, k, finer) > variables.sizes[k])
     with_label: list[Clique] = [] if label is None else [(k, label) for k in columns]
     further: list[Clique]
     if given is None:
         further = [pair for pair in combinations(columns, 2) if cells(variables.sizes, pair) <= pair_cells]
     else:
         further = sorted({tuple(sorted(clique)) for clique in given} - set(with_label))
-    weights = _weights(len(columns), len(with_label), len(further))
-    return Questions(variables, finer, tuple(columns), (*with_label, *further), weights)
+    weights = _weights(len(singles), len(with_label), len(further))
+    return Questions(variables, finer, singles, (*with_label, *further), weights)
 
 
 def worth_asking(columns: Columns, *, labels: int, noise: float, records: float) -> tuple[int, int]:
     """Bins of a number and the largest table of two columns, so that tables tell more than noise.
 
     `noise` is that of all sites' sum for a weight of 1, `records` how many they hold. Bins are as fine as tables of two
-    numbers bear; where even coarse ones drown, there are none, and bins are as fine as pairs with the label bear.
+    numbers bear; where even coarse ones drown, there are none, and bins are as fine as pairs with the label bear, or
+    FEWEST: noise does not grow with bins, and a tree finds nothing in two or three of them.
     """
     if not columns.numeric and not columns.pixels:
         return BINS[0], _largest(Variables.of(columns, bins=BINS[0], labels=labels), noise=noise, records=records)
-    for bins in sorted(BINS, reverse=True):
+    for bins in sorted((one for one in BINS if one >= COARSEST), reverse=True):
         variables = Variables.of(columns, bins=bins, labels=labels)
         most = _largest(variables, noise=noise, records=records)
         if bins * bins <= most and _error(variables, most, bins * bins, noise=noise) <= CLEAR * records:
             return bins, most
-    variables = Variables.of(columns, bins=BINS[0], labels=labels)
-    error = _error(variables, 0, max(1, labels), noise=noise)
+    error = _error(Variables.of(columns, bins=BINS[0], labels=labels), 0, max(1, labels), noise=noise)
     bins = max((one for one in BINS if error * one <= CLEAR * records), default=BINS[0])
+    bins = max(bins, FEWEST) if labels > 1 else bins
     return bins, _largest(Variables.of(columns, bins=bins, labels=labels), noise=noise, records=records)
 
 
 def _largest(variables: Variables, *, noise: float, records: float) -> int:
-    """The most cells of a pair's table so that, all pairs up to it asked, it does not drown; 0 if all would."""
-    pairs = {cells(variables.sizes, pair) for pair in combinations(range(len(variables.columns)), 2)}
-    fit = (
-        most for most in sorted(pairs, reverse=True) if _error(variables, most, most, noise=noise) <= DROWNED * records
-    )
-    return next(fit, 0)
+    """The most cells of a pair's table so that, all pairs up to it asked, it does not drown and there is room for all
+    of them in a release; 0 if there are none."""
+    pairs = sorted(cells(variables.sizes, pair) for pair in combinations(range(len(variables.columns)), 2))
+    for most in sorted(set(pairs), reverse=True):
+        asked = pairs[: bisect_right(pairs, most)]
+        room = sum(asked) <= MOST_CELLS // 2 and len(asked) <= MOST_CLIQUES // 2
+        if room and _error(variables, most, most, noise=noise) <= DROWNED * records:
+            return most
+    return 0
 
 
 def _error(variables: Variables, most: int, size: int, *, noise: float) -> float:
     """Noise in all cells of a table of this size together, in records, if all pairs of up to `most` cells are asked."""
-    found = design(variables, finer=1, given=None, pair_cells=most)
+    found = design(variables, finer=2, given=None, pair_cells=most)
     return math.sqrt(2.0 / math.pi) * noise / found.weights[-1] * size
 
 

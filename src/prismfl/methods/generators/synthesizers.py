@@ -58,6 +58,8 @@ class Recipe:
         size, what = sizes.get(self.kind, (0, ""))
         if size > MOST_FEATURES:
             raise UserError(f"Synthesizer '{self.kind}' serves up to {MOST_FEATURES} {what}, got {size}.")
+        if self.kind == "dp-marginals":
+            self.asked()  # refuses a domain that is too large
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -267,7 +267,11 @@ def size_weights(cfg: Config, task: Task, sizes: torch.Tensor) -> torch.Tensor:
 
 
 def adopt(cfg: Config, state: State, site: OwnSite, key: Key) -> Items:
-    """A model from the pool. How many records serve best is found on the site's own records, and stays here."""
+    """A model from the pool. How many records serve best is found on the site's own records, and stays here.
+
+    A table without classes has no classifier."""
+    if len(site.task.classes) < 2:
+        return {}  # nothing to tell apart
     task = site.task
     best, least = None, -1.0
     x, y = sample_pool(cfg, task, state.items, max(cfg.candidates), key=key.child("pool"))
@@ -325,5 +329,6 @@ METHOD = Method(
     adopt=adopt,
     model_at="sites",
     auto=auto.decoders,
+    unlabelled=True,
     tiny={"queries": 4, "start": 2, "hidden": (8,), "latent": 2, "conv": 2, "candidates": (40, 80), "samples": 20},
 )
