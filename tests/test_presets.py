@@ -26,6 +26,7 @@ FOLDER = ROOT / "presets"
 REPRODUCE = ROOT / "reproduce"
 FILES = {file: read(file) for file in sorted(FOLDER.rglob("*.toml"))}
 FIRST_LINE = re.compile(r"# [^:]+: .+\. (?:Aim|Paper): .+\. Ours: (?:([\d.]+) %|not run|does not apply).*\.")
+VARIANT = re.compile(r"-steps|-frequencies")  # of a row: another length, another network
 NOT_OURS = {"seed", "out", "data_dir", "ledger", "noise"}  # of one run or one machine, not of a row
 
 
@@ -98,7 +99,7 @@ def load(path: str) -> Any:
 
 def with_facts(table: str, **facts: Any) -> str:
     """The one preset of a table that has these facts, whatever its name."""
-    own = {file: given for file, given in FILES.items() if file.parent.name == table and "-steps" not in file.stem}
+    own = {file: given for file, given in FILES.items() if file.parent.name == table and not VARIANT.search(file.stem)}
     (file,) = [file for file, given in own.items() if facts.items() <= given.items()]
     return name_of(file)
 

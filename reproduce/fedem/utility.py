@@ -37,7 +37,7 @@ def train(bench: Bench, row: Row, *, epochs: int) -> tuple[State, dict[int, floa
 def measure(bench: Bench, row: Row, *, epochs: int, out: Path) -> None:
     path = out / f"utility-{bench.name}.json"
     done: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    if any((line["label"], line["seed"]) == (row.label, bench.seed) for line in done):
+    if any((line["label"], line["seed"], line["epochs"]) == (row.label, bench.seed, epochs) for line in done):
         return
     began, cpu = time.time(), time.process_time()
     state, seen = train(bench, row, epochs=epochs)
