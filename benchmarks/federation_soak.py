@@ -3,18 +3,23 @@
 The server is cut off at random lines of its log and resumed; sites fall silent, answer twice or send garbage at random.
 In one process over Flower's Grid interface, so that hours of faults fit into minutes; the process-level twin is
 tests/site/test_processes.py. At the end: every round done, nobody charged twice, every fault named.
+
+With `--hours 24 --minutes 15` a day of an operator instead, with real processes and clocks that run as fast as that
+takes: see simulated_day.py. Its outcome goes to `results/day_soak.json`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import tempfile
 import time
 from pathlib import Path
 
-from alternate import say
+from alternate import save, say
 from flwr.app import Message
+from simulated_day import soak_day
 from tests.site.folders import NAMES, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
@@ -81,5 +86,11 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--hours", type=float, help="a day of so many hours, within --minutes")
     given = parser.parse_args()
-    soak(given.rounds, given.seed, given.minutes)
+    if given.hours is None:
+        soak(given.rounds, given.seed, given.minutes)
+    else:
+        day = soak_day(given.hours, given.minutes, given.seed)
+        save("day_soak", day)
+        say(json.dumps(day, indent=2))

@@ -24,17 +24,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from alternate import say
+from processes import Federation, cpu_of
 
 from prismfl.core.job import Job
 from prismfl.runs.config import RunConfig
 from prismfl.runs.description import job_of
-from prismfl.runs.directory import RunDirectory
 from prismfl.server import serving
-from prismfl.server.config import ServerConfig, enroll, init_server
-from prismfl.site.config import SiteConfig, as_toml
-from prismfl.site.keys import make_site_keys
 from prismfl.transport.conductor import Conductor
-from prismfl.transport.flower.children import beside_python, descendants, end, environment, free_port, spawn
+from prismfl.transport.flower.children import beside_python, end, environment, free_port, spawn
 from prismfl.transport.post import Answer, Request, RoundRules
 
 PLAIN_PROJECT = """[project]
@@ -109,20 +106,12 @@ class Marks:
     def look(self) -> int:
         count = self.done()
         if count and (not self.seen or self.seen[-1][0] != count):
-            self.seen.append((count, sum(_cpu(pid) for root in self.roots for pid in (root, *descendants(root)))))
+            self.seen.append((count, sum(cpu_of(root) for root in self.roots)))
         return count
 
     def per_round(self) -> float:
         (first, start), (last, end) = self.seen[0], self.seen[-1]
         return (end - start) / (last - first)
-
-
-def _cpu(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(int(value) for value in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def plain_rounds(root: Path, sites: int, rounds: int, size: int) -> tuple[list[float], float]:
@@ -160,54 +149,19 @@ def plain_rounds(root: Path, sites: int, rounds: int, size: int) -> tuple[list[f
 def prismfl_rounds(root: Path, sites: int, rounds: int) -> tuple[list[float], float, float, list[float]]:
     """Seconds of each round of prismfl and CPU seconds a round; seconds of starting the server, and of joining: one
     site alone, then the others."""
-    names, port = [f"site-{i}" for i in range(sites)], free_port()
-    init_server(root / "server", ServerConfig(), ["127.0.0.1"])
-    config = ServerConfig(port=port, quorum=sites, deadline=900.0, join=900.0)
-    (root / "server" / "server.toml").write_text(as_toml(config))
-    for i, name in enumerate(names):
-        folder = root / name
-        site = SiteConfig(
-            name=name, data="digits", part=i, parts=sites, cap=100.0, methods=["dp-fedavg"], releases=["weights"]
-        )
-        make_site_keys(folder / "keys")
-        (folder / "site.toml").write_text(as_toml(site))
-        (folder / "keys" / "ca.pem").write_bytes((root / "server" / "keys" / "ca.pem").read_bytes())
-        enroll(root / "server", name, folder / "keys" / "node.pub")
     settings = f"rounds = {rounds}\nsteps = 1\nbatch = 16\nsigma = 1.0\n"
-    (root / "run.toml").write_text(f'method = "dp-fedavg"\ndata = "digits"\nmodel = "logreg"\n[settings]\n{settings}')
-    command = [sys.executable, "-m", "prismfl"]
-    with (root / "log").open("wb") as log:
-        started = time.monotonic()
-        start = [*command, "server", "start", "server", "run.toml"]
-        server = subprocess.Popen(start, cwd=root, stdout=log, stderr=log)
-        wait_for("the server", lambda: b"listening" in (root / "log").read_bytes())
-        server_seconds = time.monotonic() - started
-        nodes, site_seconds = [], []
-        try:
-            for group in (names[:1], names[1:]):
-                joined = time.monotonic()
-                for name in group:
-                    join = [*command, "site", "join", name, f"127.0.0.1:{port}"]
-                    nodes.append(subprocess.Popen(join, cwd=root, stdout=log, stderr=log))
-                wait_for("the sites", lambda group=group: all(_joined(root / name) for name in group))
-                site_seconds.append(time.monotonic() - joined)
-            marks = Marks(
-                lambda: sum(len(p.read_text().splitlines()) for p in root.glob("server/runs/*/metrics.jsonl"))
-            )
-            marks.roots = [process.pid for process in (server, *nodes)]
-            wait_for("prismfl's rounds", lambda: marks.look() == rounds)
-            wait_for("prismfl's end", lambda: server.poll() is not None)
-        finally:
-            for process in (server, *nodes):
-                end(process)
-    (directory,) = (RunDirectory.open(path) for path in (root / "server" / "runs").glob("*"))
-    seconds = [row["seconds"] for row in directory.metrics()]
+    run = f'method = "dp-fedavg"\ndata = "digits"\nmodel = "logreg"\n[settings]\n{settings}'
+    site = {"data": "digits", "cap": 100.0, "methods": ["dp-fedavg"], "releases": ["weights"]}
+    with Federation(root, sites, run, site=site, own=lambda i: {"part": i, "parts": sites}) as made:
+        server_seconds = made.serve()
+        site_seconds = [made.join(group) for group in (made.names[:1], made.names[1:])]
+        assert made.server is not None
+        marks = Marks(made.rounds)
+        marks.roots = [process.pid for process in (made.server, *made.sites.values())]
+        made.wait("prismfl's rounds", lambda: marks.look() == rounds)
+        made.wait("prismfl's end", made.over)
+        seconds = [row["seconds"] for row in made.directory().metrics()]
     return [b - a for a, b in pairwise(seconds)], marks.per_round(), server_seconds, site_seconds
-
-
-def _joined(folder: Path) -> bool:
-    log = folder / "supernode.log"
-    return log.exists() and b"SuperNode ID" in log.read_bytes()
 
 
 def compare(sites: int, rounds: int, repeats: int) -> None:

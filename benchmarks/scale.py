@@ -1,10 +1,15 @@
 """What a simulated site costs, from 50 sites to 10,000: seconds, memory, open files and disk.
 
     python benchmarks/scale.py [--sites 50 500 2000 10000] [--cases dp-fedavg prism-head] [--workers 1 2] [--again]
+    python benchmarks/scale.py --axes records parameters rounds [--again]
 
 A case is one round of every site, 200 records each; `dp-fedavg, 1 %` is 100 rounds of one site in a hundred. The
 records of a site are 200 rows of MNIST's 60,000 (or of the 5,000 that come with the package), so that sites share them:
 memory for records is the same for every number of sites. Ledger, transcript and checkpoint are kept, as in every run.
+
+An axis is dp-fedavg on an MLP by something else than sites: one site by its records (20 steps, expected batch 256), one
+site of 200 records by the network's numbers (4 steps), and 50 sites by rounds. Saved as `results/slopes.json`;
+`scale_page.py` makes the page of both.
 
 Each cell runs in a process of its own and is saved when it is done; cells that are there already are not run again.
 Peak memory is of the main process, above what it holds before the sites are set up.
@@ -19,6 +24,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +46,12 @@ CASES: dict[str, dict[str, Any]] = {
         "settings": {**STEPS, "rounds": 100},
     },
 }
+AXES: dict[str, tuple[int, ...]] = {
+    "records": (1_000, 10_000, 100_000, 1_000_000),
+    "parameters": (10_000, 100_000, 1_000_000, 25_000_000),
+    "rounds": (1, 10, 100),
+}
+INPUTS, CLASSES = 28 * 28, 10
 LOOKS = 50  # how many times disk and open files are looked at
 
 
@@ -63,7 +75,20 @@ class Watch:
         return now
 
 
-def cell(case: str, sites: int, workers: int) -> dict[str, Any]:
+def on_axis(axis: str, size: int) -> dict[str, Any]:
+    """One run at a place of an axis, measured in this process."""
+    sites, records, rounds, model, steps = 1, RECORDS, 1, "mlp", STEPS
+    if axis == "records":
+        records, steps = size, {**STEPS, "steps": 20, "batch": 256}
+    elif axis == "parameters":
+        model = f"mlp:{max(1, round((size - CLASSES) / (INPUTS + 1 + CLASSES)))}"
+    else:
+        sites, rounds = 50, size
+    case = {"method": "dp-fedavg", "model": model, "memory": 8.0, "settings": {**steps, "rounds": rounds}}
+    return cell(case, sites, 1, records)
+
+
+def cell(case: Mapping[str, Any], sites: int, workers: int, records: int = RECORDS) -> dict[str, Any]:
     """One run, measured in this process."""
     from dataclasses import replace
 
@@ -81,7 +106,7 @@ def cell(case: str, sites: int, workers: int) -> dict[str, Any]:
 
     runtime.tune()
     data = "mnist" if (Path(os.environ.get("PRISMFL_DATA", "")) / "mnist").is_dir() else "mnist-5k"
-    config = RunConfig(data=data, sites=sites, records=RECORDS, seed=0, tuning="fixed", noise="seeded", **CASES[case])
+    config = RunConfig(data=data, sites=sites, records=records, seed=0, tuning="fixed", noise="seeded", **case)
     method, dataset = METHODS[config.method], read_data(config)
     task = task_of(config, dataset.spec, method, public_images_of(config, dataset.spec, method, say))
     task = replace(task, encoder=ready(encoder_of(config, method), task)) if method.takes_encoder else task
@@ -95,7 +120,7 @@ def cell(case: str, sites: int, workers: int) -> dict[str, Any]:
 
         def one() -> None:
             start, cpu = time.perf_counter(), _cpu()
-            parts = [rng.integers(0, len(dataset.y_train), RECORDS) for _ in range(sites)]
+            parts = [rng.integers(0, len(dataset.y_train), records) for _ in range(sites)]
             hosts, hub = open_hosts(job, config, dataset, parts, folder=directory.path)
             in_process.run(job, hosts, directory=directory, hub=hub, progress=watch, transport=transport(workers))
             hosts[0].ledger.close(job.run, forget=True)
@@ -123,10 +148,28 @@ def _cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def known() -> list[dict[str, Any]]:
+def known(name: str) -> list[dict[str, Any]]:
     """The rows of earlier runs."""
-    file = RESULTS / "scale.json"
+    file = RESULTS / f"{name}.json"
     return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+
+
+def measure(file: str, names: Sequence[Mapping[str, Any]], *, again: bool) -> None:
+    """Every cell that is not there yet, each in a process of its own, saved when it is done."""
+    rows = known(file)
+    for name in names:
+        old = [row for row in rows if name.items() <= row.items()]
+        if old and not again:
+            continue
+        load = os.getloadavg()[0]
+        found = in_own_process(__file__, "--cell", *(str(value) for value in name.values()))
+        machine = "quiet machine" if load < 0.5 else f"busy machine (load {load:.0f})"
+        new = {**name, **found, "measured on": machine}
+        rows = [row for row in rows if row not in old] + [new]
+        rows.sort(key=lambda row: [row[key] for key in name])
+        save(file, {"rows": rows})
+        say(table([new]))
+    say(table(rows))
 
 
 def main() -> None:
@@ -134,29 +177,25 @@ def main() -> None:
     parser.add_argument("--sites", type=int, nargs="+", default=list(COUNTS))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["dp-fedavg", "prism-head"])
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--axes", nargs="+", choices=list(AXES), help="by these instead of by sites")
     parser.add_argument("--again", action="store_true", help="run cells that are there already once more")
-    parser.add_argument("--cell", nargs=3, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.cell:
-        case, sites, workers = arguments.cell
-        sys.stdout.write(json.dumps(cell(case, int(sites), int(workers))) + "\n")
-        return
-    rows = known()
-    for case in arguments.cases:
-        for sites in arguments.sites:
-            for workers in arguments.workers:
-                name = {"case": case, "sites": sites, "workers": workers}
-                old = [row for row in rows if name.items() <= row.items()]
-                if old and not arguments.again:
-                    continue
-                load = os.getloadavg()[0]
-                found = in_own_process(__file__, "--cell", case, str(sites), str(workers))
-                machine = "quiet machine" if load < 0.5 else f"busy machine (load {load:.0f})"
-                rows = [row for row in rows if row not in old] + [{**name, **found, "measured on": machine}]
-                rows.sort(key=lambda row: (row["case"], row["sites"], row["workers"]))
-                save("scale", {"rows": rows})
-                say(table(rows[-1:] if not old else [row for row in rows if name.items() <= row.items()]))
-    say(table(rows))
+    parser.add_argument("--cell", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.cell:
+        case, *sizes = given.cell
+        found = on_axis(case, int(sizes[0])) if case in AXES else cell(CASES[case], *map(int, sizes))
+        sys.stdout.write(json.dumps(found) + "\n")
+    elif given.axes:
+        places = [{"axis": axis, "size": size} for axis in given.axes for size in AXES[axis]]
+        measure("slopes", places, again=given.again)
+    else:
+        names = [
+            {"case": case, "sites": sites, "workers": workers}
+            for case in given.cases
+            for sites in given.sites
+            for workers in given.workers
+        ]
+        measure("scale", names, again=given.again)
 
 
 if __name__ == "__main__":

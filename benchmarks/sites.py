@@ -1,17 +1,22 @@
-"""Many sites on one machine: prismfl's local engine against Flower's Ray simulation, and the cost of a site.
+"""Many sites on one machine: prismfl's local engine against Flower's Ray simulation, from start to end.
 
-    python benchmarks/sites.py [--rounds 3]
+    python benchmarks/sites.py [--rounds 3] [--cases 50:mlp 50:lenet 1000:mlp] [--ray PYTHON]
 
 The work: one federated round in which every site makes one DP-SGD epoch over 200 images of 28x28 (4 steps, expected
-batch 50). Both sides call the same `noisy_gradient`, so that only the engines differ. prismfl keeps in addition a
-ledger a site, the transcript and the checkpoint, and measures the accuracy; Flower does none of that here. Wall time
-runs from starting the process to its end; CPU time is that of all processes that a side starts.
+batch 50). Both sides call the same `noisy_gradient`, so that only the engines differ. Wall time runs from starting the
+process to its end; CPU time is that of all processes that a side starts. The sides take turns, and who begins changes
+from round to round. A case is saved when it is done.
+
+What each side keeps: prismfl a ledger with a charge for every site, the transcript with the digest of every message,
+the checkpoint and the measured accuracy; Flower nothing. Both use the cores they find: prismfl a worker a physical
+core, Ray a client a core. PYTHON is one in which Ray is installed beside all of prismfl's own packages.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -22,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alternate import children_cpu, in_own_process, peak_of, ratio, save, say, table, whole_family
+from alternate import RESULTS, children_cpu, ratio, save, say, table, whole_family
 
 RECORDS, BATCH, STEPS, CLIP, SIGMA, LR = 200, 50, 4, 0.1, 1.0, 0.5
-SITES, MODELS, COUNTS = 50, ("mlp", "lenet"), (5, 20, 50, 100, 200)
+CASES = ("50:mlp", "50:lenet", "1000:mlp")
 SHAPE = (1, 28, 28)
 
 
@@ -41,25 +46,25 @@ def write_data(path: Path, sites: int) -> None:
 def config(data: Path, model: str, sites: int, out: Path) -> dict[str, Any]:
     settings = {"rounds": 1, "steps": STEPS, "batch": BATCH, "clip": CLIP, "sigma": SIGMA, "lr": LR}
     common = {"method": "dp-fedavg", "data": str(data), "model": model, "sites": sites, "records": RECORDS}
-    return {**common, "classes": [str(c) for c in range(10)], "out": str(out), "settings": settings}
+    return {**common, "classes": [str(c) for c in range(10)], "seed": 0, "out": str(out), "settings": settings}
 
 
-def ours(data: Path, model: str) -> Callable[[], object]:
+def ours(data: Path, model: str, sites: int) -> Callable[[], object]:
     def one() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "config.json"
-            file.write_text(json.dumps(config(data, model, SITES, Path(folder) / "run")), encoding="utf-8")
-            _start("-m", "prismfl", "run", str(file), "--format", "json")
+            file, wanted = Path(folder) / "config.json", config(data, model, sites, Path(folder) / "run")
+            file.write_text(json.dumps({**wanted, "ledger": f"{folder}/ledger"}), encoding="utf-8")
+            _start(sys.executable, "-m", "prismfl", "run", str(file), "--format", "json")
 
     return one
 
 
-def flower(data: Path, model: str) -> Callable[[], object]:
-    return lambda: _start(__file__, "--flower", str(data), model)
+def flower(data: Path, model: str, sites: int, python: str) -> Callable[[], object]:
+    return lambda: _start(python, __file__, "--flower", str(data), model, str(sites))
 
 
 def _start(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
 
@@ -94,7 +99,7 @@ def local_epoch(data: str, model: str, site: int, params: dict[str, Any]) -> dic
     return descend(params, gradient, steps=STEPS, lr=LR)
 
 
-def simulate(data: str, model: str) -> None:
+def simulate(data: str, model: str, sites: int) -> None:
     """One round of FedAvg over all sites in Flower's Ray simulation."""
     from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
@@ -125,91 +130,57 @@ def simulate(data: str, model: str) -> None:
         if all(bool((moved[name] == p).all()) for name, p in params.items()):
             raise RuntimeError("The round changed nothing: no client has answered.")
 
-    run_simulation(server, client, SITES, backend_config={"client_resources": {"num_cpus": 1}})
+    run_simulation(server, client, sites, backend_config={"client_resources": {"num_cpus": 1}})
 
 
-def scale(data: Path, sites: int) -> dict[str, float]:
-    """CPU and wall seconds of a whole run after the imports, and its peak memory, in this process."""
-    from prismfl.runs.config import RunConfig
-    from prismfl.runs.simulate import run
-
-    took = {}
-
-    def one() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            wanted = RunConfig(**config(data, "mlp", sites, Path(folder) / "run"))
-            start, wall = time.process_time(), time.perf_counter()
-            run(wanted)
-            took["cpu"], took["wall"] = time.process_time() - start, time.perf_counter() - wall
-
-    peak = peak_of(one)
-    return {**took, "peak": peak}
-
-
-def against_flower(rounds: int) -> list[dict[str, Any]]:
-    rows = []
-    whole_family()
+def compared(case: str, rounds: int, python: str) -> dict[str, Any]:
+    """Both sides of a case in turns."""
+    sites, model = int(case.partition(":")[0]), case.partition(":")[2]
+    times: dict[str, dict[str, list[float]]] = {"wall": {}, "CPU": {}}
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data.npz"
-        write_data(data, SITES)
-        for model in MODELS:
-            sides = {"prismfl": ours(data, model), "flower": flower(data, model)}
-            cpu: dict[str, list[float]] = {side: [] for side in sides}
-            wall: dict[str, list[float]] = {side: [] for side in sides}
-            for _ in range(rounds):
-                for name, side in sides.items():
-                    before, start = children_cpu(), time.perf_counter()
-                    side()
-                    wall[name].append(time.perf_counter() - start)
-                    cpu[name].append(children_cpu() - before)
-            rows.append(
-                {
-                    "network": model,
-                    **{f"{name}, wall s": statistics.median(values) for name, values in wall.items()},
-                    "wall ratio": ratio(wall, "flower", "prismfl"),
-                    **{f"{name}, CPU s": statistics.median(values) for name, values in cpu.items()},
-                    "CPU ratio": ratio(cpu, "flower", "prismfl"),
-                }
-            )
-    return rows
+        write_data(data, sites)
+        sides = {"prismfl": ours(data, model, sites), "flower": flower(data, model, sites, python)}
+        for done in range(rounds):
+            for name in list(sides) if done % 2 == 0 else list(sides)[::-1]:
+                before, start = children_cpu(), time.perf_counter()
+                sides[name]()
+                times["wall"].setdefault(name, []).append(time.perf_counter() - start)
+                times["CPU"].setdefault(name, []).append(children_cpu() - before)
+    row: dict[str, Any] = {"sites": sites, "network": model, "rounds": rounds}
+    for what, by_side in times.items():
+        row |= {f"{name}, {what} s": statistics.median(by_side[name]) for name in sides}
+        row[f"{what} ratio"] = ratio(by_side, "flower", "prismfl")
+    return row
 
 
-def by_number(rounds: int) -> list[dict[str, Any]]:
-    found: dict[int, list[dict[str, float]]] = {count: [] for count in COUNTS}
-    with tempfile.TemporaryDirectory() as folder:
-        for count in COUNTS:
-            write_data(Path(folder) / f"{count}.npz", count)
-        for _ in range(rounds):
-            for count in COUNTS:
-                found[count].append(in_own_process(__file__, "--scale", f"{folder}/{count}.npz", str(count)))
-    return [
-        {
-            "sites": count,
-            "CPU s": statistics.median(one["cpu"] for one in runs),
-            "CPU ms a site": 1000 * statistics.median(one["cpu"] for one in runs) / count,
-            "wall s": statistics.median(one["wall"] for one in runs),
-            "peak MB": round(statistics.median(one["peak"] for one in runs)),
-        }
-        for count, runs in found.items()
-    ]
+def known() -> list[dict[str, Any]]:
+    """The rows of cases that were measured before."""
+    file = RESULTS / "sites.json"
+    return json.loads(file.read_text(encoding="utf-8"))["against Flower"] if file.is_file() else []
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--flower", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--scale", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.flower:
-        simulate(*arguments.flower)
-    elif arguments.scale:
-        sys.stdout.write(json.dumps(scale(Path(arguments.scale[0]), int(arguments.scale[1]))) + "\n")
-    else:
-        growth = by_number(arguments.rounds)
-        say(table(growth))
-        rows = against_flower(arguments.rounds)
-        say(table(rows))
-        save("sites", {"rounds": arguments.rounds, "against Flower": rows, "by number of sites": growth})
+    parser.add_argument("--cases", nargs="+", default=list(CASES))
+    parser.add_argument("--ray", default=sys.executable, help="the Python that has Ray")
+    parser.add_argument("--flower", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.flower:
+        data, model, sites = given.flower
+        simulate(data, model, int(sites))
+        return
+    whole_family()
+    rows = known()
+    for case in given.cases:
+        load = os.getloadavg()[0]
+        machine = {"measured on": "quiet machine" if load < 0.5 else f"busy machine (load {load:.0f})"}
+        row = {**compared(case, given.rounds, given.ray), **machine}
+        rows = [old for old in rows if (old["sites"], old["network"]) != (row["sites"], row["network"])] + [row]
+        save("sites", {"against Flower": rows})
+        say(table([row]))
+    say(table(rows))
 
 
 if __name__ == "__main__":

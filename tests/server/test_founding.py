@@ -73,6 +73,8 @@ def test_mistakes_write_nothing(tmp_path: Path) -> None:
         replace(TRIAL, sites=("north", "../x")),
         replace(TRIAL, server="nowhere"),
         replace(TRIAL, method="fedavgg"),
+        replace(TRIAL, data="own", classes=["a", "b"], image_size=16, records=100),
+        replace(TRIAL, data="own", classes=["a", "b"], image_size=16, channels=1),
     ):
         with pytest.raises(UserError):
             new_federation(tmp_path / "fed", wrong)

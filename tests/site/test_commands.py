@@ -12,6 +12,7 @@ import pytest
 from prismfl.cli.main import app
 from prismfl.errors import UserError
 from prismfl.server.config import enrolled, load_server
+from prismfl.site import data as site_data
 from prismfl.site import joining
 from prismfl.site.approvals import Approvals
 from prismfl.site.config import load_site
@@ -20,6 +21,9 @@ from prismfl.transport.flower.children import free_port
 
 def prismfl(*arguments: str | Path) -> None:
     app([str(argument) for argument in arguments], standalone_mode=False)
+
+
+TRIAL = ("--name", "e", "--data", "digits", "--method", "fedavg")
 
 
 def make(root: Path, *names: str) -> None:
@@ -80,6 +84,10 @@ def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
         (("site", "init", north, "--name", "n", "--data", "digits", "--method", "prism"), "holds a site already"),
         (("site", "init", tmp_path / "e", "--name", "e", "--data", "/nowhere", "--method", "fedavg"), "nor a path"),
         (("site", "init", tmp_path / "e", "--name", "e", "--data", "digits", "--method", "fedavgg"), "Unknown method"),
+        (("site", "init", tmp_path / "e", *TRIAL, "--split", "shards"), "say which part this is: --part 0/3"),
+        (("site", "init", tmp_path / "e", *TRIAL, "--part", "0/3", "--split", "shard"), "did you mean 'shards'"),
+        (("site", "init", tmp_path / "e", *TRIAL, "--part", "0/3", "--split", "natural(x)"), "a split of a named"),
+        (("server", "start", server, run, "--set", f"start={tmp_path}"), "No run|no run"),
         (("bundle", "export", north, run, tmp_path), "No peer is known"),
     ):
         with pytest.raises(UserError, match=words):
@@ -133,3 +141,12 @@ def test_clock_skew_and_plaintext_are_told(tmp_path: Path) -> None:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+def test_a_trial_is_dealt_as_the_operator_says(tmp_path: Path) -> None:
+    for i in range(2):
+        prismfl("site", "init", tmp_path / f"{i}", *TRIAL, "--part", f"{i}/2", "--split", "pathological(5)")
+    sites = [load_site(tmp_path / f"{i}") for i in range(2)]
+    assert [site.split for site in sites] == ["pathological(5)"] * 2
+    held = [set(site_data.load(tmp_path / f"{i}", site).records.y.tolist()) for i, site in enumerate(sites)]
+    assert [len(labels) for labels in held] == [5, 5]

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from prismfl.core.records import as_floats
+from prismfl.core.records import Records, as_floats
 from prismfl.data import DATASETS
 from prismfl.errors import UserError
 from prismfl.site import data as site_data
@@ -54,7 +54,7 @@ def test_the_file_reads_back_as_it_was(tmp_path: Path) -> None:
         ({"public": {"procedural": "."}}, "the name of public images already"),
         ({"public": {"scans": "/nowhere"}}, "Expected a folder of public images as 'scans'"),
         ({"bounds": (1.0, 1.0)}, "low < high"),
-        ({"encoders": ["resnet"]}, "Expected one of scattering, efficientnet-lite0 or NAME=FILE.onnx=SHA256"),
+        ({"encoders": ["resnet"]}, "Expected one of scattering, efficientnet-lite0, ngrams or NAME=FILE.onnx=SHA256"),
         ({"encoders": ["pkg.mod:build"]}, "got 'pkg.mod:build'"),
         ({"encoders": ["net=/nowhere/net.pt=" + "0" * 64]}, r"NAME=FILE\.onnx=SHA256"),
         ({"encoders": ["scattering=/nowhere/net.onnx=" + "0" * 64]}, r"NAME=FILE\.onnx=SHA256"),
@@ -272,3 +272,28 @@ def test_a_snapshot_of_colour_is_bytes_and_a_table_of_bytes_is_none(tmp_path: Pa
     forged = replace(data, records=replace(data.records, x=data.records.x.to(torch.uint8)))
     site_data.keep(tmp_path / "table", table, forged)
     assert site_data.load(tmp_path / "table", table).records.x.dtype == torch.float32, "read anew"
+
+
+def test_a_snapshot_is_mapped_and_not_read(tmp_path: Path) -> None:
+    """The bug: a site of 100,000 pictures holds them all in memory, in each of its processes."""
+    x = torch.rand(20_000, 400)  # 32 MB
+    words = {"features": 400, "image_size": None, "channels": None, "bounds": (0.0, 1.0), "unit": "record"}
+    config = site("npz images: nan", tmp_path / "d.npz").model_copy(update=words)
+    records = Records(x, torch.arange(len(x)) % 2)
+    prints = [i.to_bytes(32) for i in range(len(x))]
+    site_data.keep(tmp_path, config, site_data.SiteData(site_data.facts(config), records, prints))
+    site_data._snapshot.cache_clear()
+    before = _resident()
+    records = site_data.load(tmp_path, config).records
+    assert records.x.shape == (20_000, 400)
+    assert _resident() - before < 8e6  # the prints, and no record
+    assert records.x[7].tolist() == pytest.approx(x[7].tolist())
+    assert site_data.snapshot_bytes(tmp_path) > x.nbytes
+    mapped = Path("/proc/self/maps").read_text()
+    assert str(tmp_path / "data" / "records.safetensors") in mapped
+
+
+def _resident() -> float:
+    """Bytes of this process that are its own: pages of a mapped file can be dropped at any time."""
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return float(lines["RssAnon"].split()[0]) * 1024

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,21 @@ from tests.site.folders import NAMES, make_run, make_site
 from tests.site.test_office import ask, description
 from tests.transport.test_flower import RULES, grid_of
 
-FULL = """
+MOUNT = """
 import json, os, subprocess, sys
 from pathlib import Path
 root = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={sys.argv[2]}", "tmpfs", str(root)], check=True)
+def fill():
+    size = 2**20
+    with (root / "filler").open("wb", buffering=0) as file:
+        while size:
+            try:
+                file.write(b"x" * size)
+            except OSError:
+                size //= 2
+"""
+FULL = """
 from prismfl.errors import LedgerError
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.site.egress import EgressLog
@@ -40,20 +51,14 @@ from tests.site.test_office import ask, description
 office = make_site(root, "north", noise="operating-system")
 told = description(settings={"rounds": 4})
 first = ask(office, told, 0)
-filler, size = root / "filler", 2**20
-with filler.open("wb", buffering=0) as file:
-    while size:
-        try:
-            file.write(b"x" * size)
-        except OSError:
-            size //= 2
+fill()
 codes = [office.answer(Request("hello", told)), ask(office, told, 1), office.answer(Request("finish", told, 4))]
 try:
     Ledger.open(office.folder / "ledger.sqlite").shut()
     opened = "opened"
 except LedgerError as error:
     opened = error.code
-filler.unlink()
+(root / "filler").unlink()
 ledger = Ledger.open(office.folder / "ledger.sqlite")
 during = [charge.release[-1] for charge in ledger.charges()]
 ledger.shut()
@@ -69,16 +74,70 @@ sys.stdout.write(json.dumps({
 """
 
 
-@pytest.mark.processes
-def test_a_full_disk_is_refused_named_and_overcome(tmp_path: Path) -> None:
-    """A real file system of a few megabytes, filled to its last byte in mid-run."""
+def on_a_small_disk(script: str, place: Path, size: str) -> Any:
+    """What a script prints that begins with a file system of its own at `place`."""
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-Urm", "true"], check=False).returncode:
         pytest.skip("no mount name space of one's own")
-    command = [unshare, "-Urm", sys.executable, "-c", FULL, str(tmp_path), "3m"]
+    command = [unshare, "-Urm", sys.executable, "-c", MOUNT + script, str(place), size]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+SERVER_FULL = """
+from prismfl.errors import PrismError
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.runs.directory import RunDirectory
+from prismfl.server import serving
+from prismfl.transport.flower.adapter import GridPost
+from tests.site.folders import NAMES, make_run, make_site, run_config
+from tests.transport.test_flower import PATIENT, grid_of
+(root / "server").mkdir()
+sites = root.parent / "sites"  # each on a disk of its own
+offices = [make_site(sites, name, noise="operating-system") for name in NAMES]
+directory = make_run(root / "run", PATIENT, run_config(settings={"rounds": 4}))
+names = {f"key of {name}".encode(): name for name in NAMES}
+def say(line):
+    if line.startswith("round 2 of"):
+        fill()
+def serve():
+    try:
+        serving.serve(directory.path, GridPost(grid_of(offices), names, refresh=0.0), say=say)
+        return "done"
+    except (OSError, PrismError) as error:
+        return f"{type(error).__name__} {error}"
+first = serve()
+(root / "filler").unlink()
+say = lambda line: None
+after = directory.load_state().round
+again = serve()
+charges = []
+for office in offices:
+    with Ledger.open(office.folder / "ledger.sqlite") as ledger:
+        ledger.verify()
+        charges.append([charge.release[-1] for charge in ledger.charges()])
+sys.stdout.write(json.dumps({
+    "first": first, "after": after, "again": again, "status": RunDirectory.open(root / "run").status, "charges": charges
+}))
+"""
+
+
+@pytest.mark.processes
+def test_a_servers_full_disk_stops_the_run_and_space_lets_it_go_on(tmp_path: Path) -> None:
+    """A real file system again: whatever the server cannot write, its last checkpoint is whole."""
+    (tmp_path / "disk").mkdir()
+    found = on_a_small_disk(SERVER_FULL, tmp_path / "disk", "6m")
+    assert "No space left" in found["first"], found
+    assert found["after"] in (1, 2)
+    assert (found["again"], found["status"]) == ("done", "finished")
+    assert found["charges"] == [["0", "1", "2", "3"]] * 3
+
+
+@pytest.mark.processes
+def test_a_full_disk_is_refused_named_and_overcome(tmp_path: Path) -> None:
+    """A real file system of a few megabytes, filled to its last byte in mid-run."""
+    found = on_a_small_disk(FULL, tmp_path, "3m")
     assert found["first"] == "release"
     assert found["codes"][0] in (["ready", "", 0], ["code", "refused", 0])
     assert found["codes"][1:] == [["code", "refused", 0], ["done", "", 0]], "one constant answer each"

@@ -18,7 +18,7 @@ from prismfl.server.config import ServerConfig, init_server
 from prismfl.server.running import start
 from prismfl.site import certificates
 from prismfl.site.certificates import make_authority, renew_server
-from prismfl.site.joining import check_trust, preflight
+from prismfl.site.joining import PATIENCE_SECONDS, Outage, check_trust, follow_log, preflight, supernode_command
 from tests.site.folders import run_config
 
 
@@ -123,3 +123,32 @@ def test_a_server_does_not_start_with_certificates_that_no_site_would_trust(tmp_
     shutil.copy(tmp_path / "other" / "server.pem", tmp_path / "server" / "keys" / "server.pem")
     with pytest.raises(UserError, match="was not issued by ca"):
         start(tmp_path / "server", run_config(), say=lambda line: None)
+
+
+def test_a_server_that_is_gone_and_back_is_told_once_each(tmp_path: Path) -> None:
+    """Out of Flower's own words, which its version still says."""
+    retry = pytest.importorskip("flwr.supercore.retry.http_retry")
+    source = Path(str(retry.__file__)).read_text()
+    assert Outage.GONE in source
+    assert Outage.BACK in source
+    log, lines = tmp_path / "supernode.log", list[str]()
+    log.write_text(f"WARNING: {Outage.GONE} 1.00 seconds\n")  # of an earlier connection
+    look = follow_log(log, Outage("hub:9092", lines.append))
+    look()
+    assert lines == []
+    with log.open("a") as file:
+        for words in ("INFO: Received", Outage.GONE, Outage.GONE, "ERROR: something", Outage.BACK, Outage.BACK):
+            file.write(f"{words} 2.00 seconds\n")
+            file.flush()
+            look()
+    assert lines == [
+        "the server at hub:9092 does not answer; trying again by itself",
+        "the server at hub:9092 answers again",
+    ]
+
+
+def test_a_supernode_does_not_try_one_call_for_ever(tmp_path: Path) -> None:
+    """The bug: a SuperNode that hangs in a call is alive, so nobody starts it anew."""
+    pytest.importorskip("flwr")
+    command = supernode_command(tmp_path, "hub:9092", insecure=True)
+    assert command[command.index("--max-wait-time") + 1] == f"{PATIENCE_SECONDS:g}"

@@ -12,11 +12,14 @@ from prismfl.core.door import PrivateRecords
 from prismfl.core.payloads import JsonDict, encode
 from prismfl.core.rounds import initial_state
 from prismfl.errors import UserError
+from prismfl.privacy.ledger.admission import Cap
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.ledger.keeping import set_cap
 from prismfl.runs.description import declared, describe, digest_of, job_of
 from prismfl.runs.directory import digest
 from prismfl.site import data as site_data
 from prismfl.site.approvals import Approvals
-from prismfl.site.config import load_site
+from prismfl.site.config import cap_by_hand, load_site
 from prismfl.site.egress import EgressLog
 from prismfl.site.office import Office
 from prismfl.transport.post import Answer, Request
@@ -178,3 +181,21 @@ def test_mistakes_in_site_toml_are_one_clear_line(tmp_path: Path) -> None:
     assert load_site(office.folder) == site_config("north")
     assert json.dumps(site_config("north").model_dump())
     assert replace(office, config=site_config("south")).config.name == "south"
+
+
+def test_a_cap_set_by_hand_is_not_taken_back_by_site_toml(tmp_path: Path) -> None:
+    """The bug: every request declares site.toml's cap anew, and with it undoes what the ledger's keeper decided."""
+    office, told = make_site(tmp_path, "north"), description()
+    assert ask(office, told).kind == "release"
+    assert cap_by_hand(office.folder, office.config) is None
+    set_cap(office.folder / "ledger.sqlite", "digits/0", 0.1)
+    assert ask(office, {**told, "run": "another"}) == Answer("code", code="refused", site="north")
+    assert ask(office, told, 1).kind == "release", "a run under way keeps what it reserved"
+    with Ledger.open(office.folder / "ledger.sqlite") as ledger:
+        assert ledger.cap("ds1") == Cap(0.1, 1e-5)
+    said = cap_by_hand(office.folder, office.config)
+    assert said is not None
+    assert "epsilon 0.1 at delta 1e-05, not that of site.toml (50.0 at 1e-05)" in said
+    assert (office.folder / "site.log").read_text().count(said) == 1, "once for a run"
+    assert cap_by_hand(office.folder, site_config("north", cap=0.05)) is None
+    assert "site.toml (none at 1e-05)" in (cap_by_hand(office.folder, site_config("north", cap="none")) or "")

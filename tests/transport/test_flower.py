@@ -8,7 +8,7 @@ import io
 import json
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import torch
 from prismfl.runs import result
 
 pytest.importorskip("flwr")
+import httpx
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from prismfl.core.payloads import Weights, encode
@@ -42,6 +43,8 @@ from tests.site.folders import NAMES, make_run, make_site, run_config, table_sit
 from tests.transport.grid import OneProcessGrid
 
 RULES = RoundRules(2, deadline=2.0, join=2.0, poll=0.01, ask_again=0.05)
+PATIENT = RoundRules(3, deadline=300.0, join=300.0, poll=0.01, ask_again=0.05)
+"""Where every site will answer: a busy machine takes longer, and nobody is left out."""
 
 
 def app_of(office: Office) -> flower.ClientApp:
@@ -66,7 +69,7 @@ def federation(tmp_path: Path, rules: RoundRules = RULES, *, rounds: int = 2) ->
 
 
 def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
-    directory, grid = federation(tmp_path)
+    directory, grid = federation(tmp_path, PATIENT)
     serve(directory, grid)
     description = directory.read_json("federation.json")["description"]
     job = job_of(description)
@@ -82,7 +85,7 @@ def test_same_digests_as_the_local_engine(tmp_path: Path) -> None:
 def test_a_federations_table_is_a_table(tmp_path: Path) -> None:
     """Units and columns come from the schema that server and sites declare; what comes out can be read by it."""
     offices, config = table_sites(tmp_path / "sites")
-    directory = make_run(tmp_path / "run", RULES, config)
+    directory = make_run(tmp_path / "run", replace(RULES, deadline=60.0, join=60.0), config)
     serve(directory, grid_of(offices))
     assert faults(directory) == []
     assert directory.read_json("result.json")["unit"] == "patient"
@@ -145,6 +148,18 @@ class HangingGrid(OneProcessGrid):
     def _wait(self) -> None:
         self.stuck.set()
         assert self.released.wait(600)
+
+
+def test_a_request_that_nobody_answered_in_time_is_lost_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bug: a hello that expired at a slow site is forgotten, and the site is never greeted again."""
+    monkeypatch.setattr(flower, "TTL_MARGIN", -1.0)
+    grid = OneProcessGrid({1: flower.client_app(lambda request, context: Answer("ready", site="north"))})
+    grid.tamper = lambda place, request, reply: []
+    post = flower.GridPost(grid, {}, refresh=0.0)
+    assert post.send(1, Request("hello", {"run": "r"}))
+    ((place, request, answer),) = list(post.collect())
+    assert (place, request.kind, answer.kind) == (1, "hello", "lost")
+    assert list(post.collect()) == []
 
 
 @pytest.mark.parametrize("pull", [False, True])
@@ -516,6 +531,47 @@ def test_from_elsewhere_only_the_sites_interface_answers(
     assert sent == [status]
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/v1/fleet/send-node-heartbeat", 500, 503),
+        ("/v1/runtime/push-object", 500, 503),
+        ("/v1/fleet/pull-messages", 200, 200),
+        ("/v1/fleet/pull-messages", 401, 401),
+        ("/v1/control/start-run", 500, 500),
+    ],
+)
+def test_a_failure_inside_the_superlink_is_to_be_tried_again(path: str, status: int, told: int) -> None:
+    """The bug: a locked database answers 500, and a SuperNode's heartbeat ends for good."""
+    sent: list[MutableMapping[str, object]] = []
+
+    async def inner(scope: object, receive: object, send: Callable[..., Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    async def send(message: MutableMapping[str, object]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, object]:
+        return {}
+
+    asyncio.run(flower_guard.TryAgain(inner)({"type": "http", "path": path, "headers": []}, receive, send))
+    assert [message.get("status") for message in sent] == [told, None]
+    assert sent[1]["body"] == b"x"
+
+
+def test_flower_still_does_what_makes_that_needed() -> None:
+    """A heartbeat that is answered 500 raises, and what it raises is not repeated; 503 is."""
+    from flwr.supercore.heartbeat import HeartbeatFailure, HeartbeatSender
+    from flwr.supercore.retry import http_retry
+
+    codes = vars(http_retry)["_RETRYABLE_STATUS_CODES"]
+    assert 503 in codes
+    assert 500 not in codes
+    repeated = HeartbeatSender(lambda: True)._retry_invoker.recoverable_exceptions
+    assert repeated is HeartbeatFailure
+
+
 @pytest.mark.parametrize("before_it_answers", [True, False])
 def test_a_revoked_site_is_nobody_at_once(tmp_path: Path, before_it_answers: bool) -> None:
     """The bug: names that are read once. Its answer is not read, and the round does not wait for it."""
@@ -536,3 +592,22 @@ def test_a_revoked_site_is_nobody_at_once(tmp_path: Path, before_it_answers: boo
     assert {site for round, site in up if round == 0} == set(NAMES)
     assert {site for round, site in up if round > 0} == {"north", "west"}
     assert ("south", "revoked") in {(fault.site, fault.code) for fault in faults(directory)}
+
+
+def test_a_superlink_that_could_not_answer_is_asked_again() -> None:
+    """The bug: "database is locked" on a busy disk, and the run's process ended. Who may not ask is told at once."""
+
+    def call(status: int) -> Callable[[], Iterable[str]]:
+        def ask() -> Iterable[str]:
+            asked = httpx.Request("POST", "https://127.0.0.1/v1/runtime/pull-messages")
+            httpx.Response(status, request=asked).raise_for_status()
+            return ["there"]
+
+        return ask
+
+    calls = flower.BoundedCalls(20.0)
+    assert calls("x", call(500)) is None
+    assert calls("x", call(200)) == ["there"]
+    with pytest.raises(httpx.HTTPStatusError):
+        calls("x", call(403))
+    assert calls("x", call(200)) == ["there"]

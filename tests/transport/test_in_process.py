@@ -24,6 +24,7 @@ from prismfl.rng import Key
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.result import state_digest
 from prismfl.transport import in_process as local
+from prismfl.transport.workers import transport
 from tests.laws.world import make_job, some_records
 
 FOLDS = [name for name, method in METHODS.items() if method.fold is not None and method.fold.server is method.server]
@@ -176,3 +177,24 @@ def test_open_files_and_memory_do_not_grow_with_500_sites(folds: bool, tmp_path:
         disk = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
         whole = 50 * 4 * NUMBERS  # of fifty sites the messages are kept whole
         assert (disk - whole) / SITES < 20_000
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_site_that_is_rarely_asked_has_sent_is_not_kept_until_it_is_asked_again(
+    count: int, tmp_path: Path
+) -> None:
+    job = many("dp-fedavg", 8)
+    job = replace(
+        job, task=replace(job.task, participation=0.25), settings=job.settings.model_copy(update={"rounds": 6})
+    )
+    hosts, kept = hosts_of(job, tmp_path, keep=True), []
+
+    def count_them(state: State, traffic: object) -> None:
+        waiting = [hosts[0].ledger.waiting(job.run, host.name, before=9) for host in hosts]
+        kept.append(sum(len(names) for names in waiting))
+        hosts[0].ledger.shut()
+
+    directory = RunDirectory.create(tmp_path / "run", {}, {})
+    local.run(job, hosts, directory=directory, after_round=count_them, transport=transport(count))
+    assert len(kept) == 6
+    assert max(kept) <= 2 * job.task.asked, kept

@@ -107,6 +107,17 @@ def test_sites_are_at_work_in_other_processes_side_by_side(tmp_path: Path) -> No
     assert any("site-1 (and site-0)" in what for what in told)
 
 
+def test_what_every_site_makes_of_public_facts_is_made_once_before_any_process_begins(tmp_path: Path) -> None:
+    """Made in each process, it would take as long in all of them as in one."""
+    job = make_job("prism-head")
+    made: list[int] = []
+    there = with_client(job, lambda _: None if made else pytest.fail("asked before it was prepared"))
+    prepared = replace(there.method, prepare=lambda cfg, task: made.append(os.getpid()))
+    ran(replace(there, method=prepared), tmp_path, count=2)
+    assert made == [os.getpid()]
+    assert job.method.prepare is not None
+
+
 def test_a_worker_that_is_killed_costs_its_site_nothing_more(tmp_path: Path) -> None:
     job, told = many("dp-fedavg", 4), []
     expected = state_digest(ran(job, tmp_path / "one", count=1).state)

@@ -20,11 +20,11 @@ def serve(grid: flower.Grid, context: flower.Context) -> None:
     told = context.run_config
     if told.get("run-dir"):
         server = Path(str(told["server"])) if told.get("server") else None
-        post = flower.GridPost(grid, {})
+        run = Path(str(told["run-dir"]))
+        post = flower.GridPost(grid, {}, spool=run / "spool")
         if server is not None:
-            known = partial(by_key, server)
-            post = flower.GridPost(grid, known, seen=note_contacts(server))
-        serving.serve(Path(str(told["run-dir"])), post)
+            post = flower.GridPost(grid, partial(by_key, server), seen=note_contacts(server), spool=run / "spool")
+        serving.serve(run, post)
         return
     if not told.get("config"):
         raise UserError('Give the run a config: flwr run APP --run-config \'config="run.toml" out="runs/trial"\'.')

@@ -37,11 +37,17 @@ class ServerConfig(BaseModel):
     quorum: int = Field(2, ge=1, description="releases that a round needs")
     deadline: float = Field(600.0, gt=0, description="seconds that a round may take")
     join: float = Field(600.0, gt=0, description="seconds to wait for sites before the first round")
+    close_after: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds that a round stays open once the quorum has answered; not set: until its deadline",
+    )
     evaluate: bool = Field(False, description="measure accuracy on the test part of a named data set, on the server")
 
     def rules(self) -> RoundRules:
         """The rules of a round that this config sets."""
-        return RoundRules(self.quorum, deadline=self.deadline, join=self.join)
+        return RoundRules(self.quorum, deadline=self.deadline, join=self.join, close_after=self.close_after)
 
 
 def init_server(folder: Path, config: ServerConfig, names: list[str]) -> None:

@@ -16,9 +16,10 @@ from prismfl.files.atomic import write_atomically
 from prismfl.files.bounded import read_regular
 from prismfl.files.fresh import write_folder
 from prismfl.files.written import toml_value
-from prismfl.runs.config import validate
+from prismfl.runs.config import RunConfig, validate
+from prismfl.runs.description import declared
 from prismfl.runs.names import check_name
-from prismfl.runs.planning import find_method
+from prismfl.runs.planning import check_records, find_method
 from prismfl.server import config as server_config
 from prismfl.server.config import ServerConfig, load_server
 from prismfl.site import certificates
@@ -48,6 +49,7 @@ class Agreed:
     classes: Sequence[str] | None = None
     image_size: int | None = None
     channels: int | None = None
+    features: int | None = None
     records: int | None = None
     approval: bool = True
 
@@ -119,6 +121,7 @@ def _site(agreed: Agreed, name: str, place: int, kinds: list[str]) -> SiteConfig
     else:
         given |= {"schema_file": None if agreed.schema_file is None else SCHEMA_FILE}
         given |= {"classes": agreed.classes, "image_size": agreed.image_size, "channels": agreed.channels}
+        given |= {"features": agreed.features}
     config: SiteConfig = validate(SiteConfig, given, "the options")
     return config
 
@@ -129,7 +132,11 @@ def _run(agreed: Agreed) -> str:
     told |= {"delta": agreed.delta}
     if agreed.data not in DATASETS:
         told |= {"schema_file": None if agreed.schema_file is None else SCHEMA_FILE, "classes": agreed.classes}
-        told |= {"image_size": agreed.image_size, "channels": agreed.channels, "records": agreed.records}
+        told |= {"image_size": agreed.image_size, "channels": agreed.channels, "features": agreed.features}
+        told |= {"records": agreed.records}
+        asked: RunConfig = validate(RunConfig, {**told, "schema_file": agreed.schema_file}, "the options")
+        declared(asked)  # what the run could not tell its sites is found here, not when they have joined
+        check_records(asked)
     return "".join(f"{key} = {toml_value(value)}\n" for key, value in told.items() if value is not None)
 
 

@@ -41,7 +41,7 @@ def start(
     else:
         _check_certificates(folder, say)
     names = list(sites) if insecure else list(enrolled(folder))
-    directory = _last_run(folder, say) if config is None else _new_run(folder, config, names, settings)
+    directory = _last_run(folder, say) if config is None else _new_run(folder, config, names, settings, say)
     schema.begin(folder, SCHEMA)
     (folder / PID).write_text(str(os.getpid()))
     link = SuperLink(folder, settings, insecure=insecure)
@@ -72,13 +72,13 @@ def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _new_run(folder: Path, config: RunConfig, names: Sequence[str], settings: ServerConfig) -> RunDirectory:
+def _new_run(folder: Path, config: RunConfig, names: Sequence[str], settings: ServerConfig, say: Say) -> RunDirectory:
     if not names:
         raise UserError(f"No site is enrolled; enroll one with: prismfl server enroll {folder} NAME KEY.")
     path = folder / "runs" / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     while path.exists():
         path = path.with_name(path.name + "x")
-    return prepare(path, config, names, rules=settings.rules(), evaluate=settings.evaluate)
+    return prepare(path, config, names, rules=settings.rules(), evaluate=settings.evaluate, say=say)
 
 
 def runs_of(folder: Path) -> list[RunDirectory]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -24,27 +25,44 @@ from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import travelling
 from prismfl.runs.public_facts import keep_facts
 from prismfl.runs.result import predictor, result_of, save_synthetic
+from prismfl.runs.starting import started_from
 from prismfl.transport.conductor import Conductor
 from prismfl.transport.post import Post, RoundRules
 
 Say = Callable[[str], None]
 
 
-def prepare(path: Path, config: RunConfig, sites: Sequence[str], *, rules: RoundRules, evaluate: bool) -> RunDirectory:
-    """A new run directory with everything that the ServerApp needs."""
+def prepare(
+    path: Path,
+    config: RunConfig,
+    sites: Sequence[str],
+    *,
+    rules: RoundRules,
+    evaluate: bool,
+    say: Say = lambda line: None,
+) -> RunDirectory:
+    """A new run directory with everything that the ServerApp needs. What cannot be is found before it is made."""
     if rules.quorum > len(sites):
         raise UserError(f"The quorum of {rules.quorum} is more than the {len(sites)} enrolled sites; enroll more.")
     spec, schema = declared(config)
     created = datetime.now(UTC)
     description = describe(config, spec, sites, schema=schema)
-    description["run"] = f"{description['run']}-{created:%Y%m%dT%H%M%S}"
+    # Two servers that begin the same config in the same second are two runs to a site that both may ask.
+    description["run"] = f"{description['run']}-{created:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    start = None if config.start is None else str(Path(config.start).resolve())
+    source, encoders = public_images(config.public)[1], travelling(config.encoder)[1]
+    first = None
+    if start is not None:
+        first = started_from(start, job_of(description, source=source, encoders=encoders), say)
     words = {"run": description["run"], "created": created.isoformat(timespec="seconds"), **description["config"]}
-    directory = RunDirectory.create(path, {**words, "data": description["spec"]["name"]}, runtime.environment())
+    words |= {"data": description["spec"]["name"], "start": start}
+    directory = RunDirectory.create(path, words, runtime.environment())
     told = {"description": description, "rules": asdict(rules), "evaluate": evaluate}
-    told |= {"public": public_images(config.public)[1], "transcript": config.transcript}
+    told |= {"public": source, "encoders": encoders, "transcript": config.transcript, "start": start}
     columns = table_schema(config)
-    told |= {"encoders": travelling(config.encoder)[1]}
     told |= {"table": None if columns is None else schema_words(columns)}
+    if first is not None:
+        directory.save_state(first)  # before there is anything to resume: a run without it would begin afresh
     directory.write_json("federation.json", told)
     return directory
 
@@ -76,7 +94,7 @@ def serve(path: Path, post: Post, *, say: Say | None = None) -> None:
         save_synthetic(state, path / "gen", job.task, schema)
         last = directory.metrics()[-1:]
         scores = [row["accuracy"] for row in last if row["accuracy"] is not None]
-        result = result_of(job, directory, state, scores=scores, cost=job.plan(), config=None)
+        result = result_of(job, directory, state, scores=scores, cost=job.plan(), config=None, start=told.get("start"))
         directory.write_json("result.json", result.as_dict())
     except PrismError as error:
         speak(f"failed: {error}")

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismfl.files.atomic import make_folder
+from prismfl.site.servers import place_of
 from prismfl.transport.flower import adapter as flower
+from prismfl.transport.parts import Spool
 from prismfl.transport.post import Answer, Request
 
 if TYPE_CHECKING:
@@ -24,15 +26,18 @@ SITE, SERVER = "PRISMFL_SITE", "PRISMFL_SERVER"
 
 def answer(request: Request, context: flower.Context) -> Answer:
     """The answer of the site that the environment names, or else of a simulated one."""
-    from prismfl.site.office import Office
-
-    folder = os.environ.get(SITE)
+    folder, server = os.environ.get(SITE), os.environ.get(SERVER, "")
     if folder is not None:
-        office = Office.open(Path(folder), os.environ.get(SERVER, ""))
-        bound(office.config.max_memory, office.config.max_seconds)
+        spool = Spool(place_of(Path(folder), server) / "spool")
+        if request.kind == "part":
+            return spool.part(request)
+        from prismfl.site.office import Office
+
+        office = Office.open(Path(folder), server)
+        bound(office.config.max_memory + office.mapped() / 2**30, office.config.max_seconds)
         given = office.answer(request)
         wait_for(office.config.answer_every)
-        return given
+        return spool.cut(given) if request.most else given
     return _simulated(request, context).answer(request)
 
 

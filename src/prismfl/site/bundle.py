@@ -99,6 +99,8 @@ class Peer:
         names = sorted({office.config.name, *peer_keys(folder)})
         if len(names) < 2:
             raise UserError(f"No peer is known: put their keys/sign.pub into {folder / 'peers'} as NAME.pub.")
+        if config.start is not None:
+            raise UserError("A run without a server begins with its method's own model; leave out `start`.")
         spec, schema = declared(config)
         description = describe(config, spec, names, schema=schema)
         job = job_of(description, source=public_images(config.public)[1], encoders=travelling(config.encoder)[1])

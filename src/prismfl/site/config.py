@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,9 @@ from prismfl.nets.encoders.names import NAMES, OWN_NAME, is_ours, pinned
 from prismfl.runs.config import read, validate
 from prismfl.runs.names import NAME, check_name
 from prismfl.site.folder import FILE
+
+if TYPE_CHECKING:
+    from prismfl.privacy.ledger.admission import Cap
 
 SCHEMA = 1
 """The format of a site's folder: what stands in it besides site.toml."""
@@ -110,7 +113,7 @@ def load_site(folder: Path, *, thorough: bool = True) -> SiteConfig:
 
 def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
     """The config, once its values are found to fit together; `thorough` checks methods and releases too."""
-    from prismfl.data import DATASETS
+    from prismfl.data import DATASETS, parse_split
 
     check_name(config.name)
     if thorough:
@@ -121,6 +124,8 @@ def check_site(config: SiteConfig, *, thorough: bool = True) -> SiteConfig:
         raise UserError(f"The data '{config.data}' of {FILE} is neither a data set's name nor a path that exists.")
     if config.part is not None and (config.part >= config.parts or config.data not in DATASETS):
         raise UserError(f"Expected part < parts = {config.parts} of a named data set in {FILE}, got {config.part}.")
+    if parse_split(config.split).name == "natural":
+        raise UserError(f"Expected a split of a named data set in {FILE}, such as iid or shards, got '{config.split}'.")
     low, high = config.bounds or (0.0, 1.0)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise UserError(f"Expected finite bounds with low < high in {FILE}, got {low} and {high}.")
@@ -187,6 +192,36 @@ def ledger_of(folder: Path, config: SiteConfig) -> Path:
     # A site that has kept its own ledger from before goes on with it: no move may give it a fresh budget.
     own = config.data in DATASETS or (folder / f"{LEDGER_FILE}.anchor").exists()
     return folder / LEDGER_FILE if own else ledger_path()
+
+
+def name_on_ledger(config: SiteConfig) -> str:
+    """What the site's data are called on its ledger."""
+    from prismfl.data import DATASETS
+
+    place = config.data if config.data in DATASETS else str(Path(config.data).resolve())
+    return config.dataset or (place if config.part is None else f"{place}/{config.part}")
+
+
+def cap_by_hand(folder: Path, config: SiteConfig) -> str | None:
+    """That the ledger's keeper has set a smaller cap than site.toml says, in words; None where nobody has."""
+    from prismfl.privacy.ledger.book import Ledger
+
+    place, name = ledger_of(folder, config), name_on_ledger(config)
+    if not place.exists():
+        return None
+    with Ledger.open(place, create=False) as ledger:
+        return smaller_cap(config, next((status.by_hand for status in ledger.status() if name in status.names), None))
+
+
+def smaller_cap(config: SiteConfig, by_hand: Cap | None) -> str | None:
+    """The same of a cap that is known."""
+    mine = math.inf if config.cap == "none" else config.cap
+    if by_hand is None or (by_hand.epsilon >= mine and by_hand.delta >= config.delta):
+        return None
+    return (
+        f"the cap set by hand in the ledger holds, epsilon {by_hand.epsilon:g} at delta {by_hand.delta:g}, not that of "
+        f"{FILE} ({config.cap} at {config.delta:g}): the smaller number counts; change it with: prismfl ledger cap"
+    )
 
 
 def as_toml(config: BaseModel) -> str:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load as read_tensors
-from safetensors.torch import save as write_tensors
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load_path, partition
@@ -26,7 +28,6 @@ from prismfl.data import load as load_named
 from prismfl.data.facts import declared_facts
 from prismfl.data.faults import BadRecord
 from prismfl.data.found import TABLES
-from prismfl.data.schema import check_classes, plain
 from prismfl.data.schema_file import LIMIT as SCHEMA_LIMIT
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder, write_atomically
@@ -36,7 +37,7 @@ from prismfl.site.folder import FILE
 
 FORMAT = 4
 """Of the snapshot and of the rule by which values are mapped; a change of either is a new number."""
-LIMIT = 16 * 2**30
+LIMIT, HEADER = 16 * 2**30, 2**20
 NOTE, TENSORS = "data.json", "records.safetensors"
 PRINT = 32
 # The keys of site.toml that decide what is read.
@@ -62,10 +63,7 @@ def facts(config: SiteConfig) -> Spec:
     place, unit = Path(config.data), _unit(config)
     if place.suffix == ".npz" and config.features is not None:
         _needs(config, "classes", "bounds")
-        classes = tuple(plain(name) for name in config.classes or ())
-        check_classes(classes)
-        return Spec(place.name, "table", (config.features,), classes, 0, "", "", unit=unit)
-    if place.name.endswith(TABLES) and not place.is_dir():
+    elif place.name.endswith(TABLES) and not place.is_dir():
         _needs(config, "schema_file")
     else:
         _needs(config, "classes", "image_size", "channels", *(("bounds",) if place.suffix == ".npz" else ()))
@@ -76,6 +74,7 @@ def facts(config: SiteConfig) -> Spec:
         classes=config.classes,
         image_size=config.image_size,
         channels=config.channels,
+        features=config.features,
         schema=config.schema_file,
         unit=unit,
     )
@@ -158,20 +157,20 @@ def keep(folder: Path, config: SiteConfig, data: SiteData) -> SiteData:
     tensors = {"x": data.records.x.contiguous(), "y": data.records.y, "prints": torch.from_numpy(prints)}
     if data.records.unit is not None:
         tensors["unit"] = data.records.unit
-    raw = write_tensors(tensors)
-    if len(raw) > LIMIT:
-        raise UserError(f"Expected at most {LIMIT:,} bytes of records, got {len(raw):,}; declare a smaller image_size.")
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    if size > LIMIT:
+        raise UserError(f"Expected at most {LIMIT:,} bytes of records, got {size:,}; declare a smaller image_size.")
+    make_folder(place, closed=True)
+    place.chmod(0o700)
+    digest = _written(place / TENSORS, tensors)
     note = {
         "format": FORMAT,
         "facts": asdict(data.spec),
         "shaped_by": _shaped_by(config, data.spec),
-        "digest": hashlib.sha256(raw).hexdigest(),
+        "digest": digest,
         "source": data.source,
         "left_out": data.left_out,
     }
-    make_folder(place, closed=True)
-    place.chmod(0o700)
-    write_atomically(place / TENSORS, raw)
     write_atomically(place / NOTE, json.dumps(note, indent=2, sort_keys=True).encode())
     return data
 
@@ -231,21 +230,55 @@ def _note(folder: Path) -> dict[str, Any] | None:
     return found if found["format"] == FORMAT else None
 
 
+def snapshot_bytes(folder: Path) -> int:
+    """How large the snapshot is; 0 where there is none."""
+    path = _tensors(folder)
+    return path.stat().st_size if path.is_file() else 0
+
+
 def _tensors(folder: Path) -> Path:
     return (folder / "data" / TENSORS).resolve()
 
 
-def _intact(path: Path, digest: str) -> bytes:
-    raw = read_regular(path, limit=LIMIT)
-    if hashlib.sha256(raw).hexdigest() != digest:
-        raise UserError(f"The snapshot {path} of the data is damaged.")
-    return raw
+def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
+    """Write the tensors, whole or not at all and without a copy of them in memory; their digest."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL, 0o600))
+        save_file(tensors, part)
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def _intact(path: Path, digest: str) -> None:
+    """Refuse a file that is not what was written."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
+            look = os.fstat(file.fileno())
+            whole = S_ISREG(look.st_mode) and look.st_size <= LIMIT + HEADER
+            if whole and hashlib.file_digest(file, "sha256").hexdigest() == digest:
+                return
+    except OSError:
+        pass
+    raise UserError(f"The snapshot {path} of the data is damaged.")
 
 
 @lru_cache(maxsize=1)
 def _snapshot(path: Path, digest: str, spec: Spec, left_out: int) -> SiteData:
-    """The tensors under `path` if they are what was written. What was read once is not read again."""
-    found = read_tensors(_intact(path, digest))
+    """The tensors under `path` if they are what was written. What was read once is not read again.
+
+    They are mapped, not read: the system brings the records that are at work into memory and forgets the others, and
+    all processes of the site share them.
+    """
+    _intact(path, digest)
+    with safe_open(path, framework="pt") as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     x, y, prints, unit = found["x"], found["y"], found["prints"], found.get("unit")
     kinds = (torch.float32, torch.uint8) if spec.kind == "image" else (torch.float32,)
     whole = x.dtype in kinds and (y.dtype, prints.dtype) == (torch.int64, torch.uint8)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 
 from prismfl.errors import UserError
@@ -18,6 +21,7 @@ from prismfl.files.atomic import opener, write_atomically
 from prismfl.site.certificates import look_at_trust
 from prismfl.site.config import SCHEMA
 from prismfl.site.servers import place_of
+from prismfl.site.warm import Waiting
 from prismfl.transport.flower.children import (
     ProcessError,
     beside_python,
@@ -28,11 +32,14 @@ from prismfl.transport.flower.children import (
     split_address,
     wait,
 )
-from prismfl.transport.flower.guard import write_commands
+from prismfl.transport.flower.guard import FIFO, write_commands
 
 Say = Callable[[str], None]
+WARM = [sys.executable, "-m", "prismfl.site.warm"]
+READ = [sys.executable, "-m", "prismfl.site.making"]
 CLOCK_TOLERANCE = 5.0
 RETRY_SECONDS = 5.0
+PATIENCE_SECONDS = 120.0  # that Flower's SuperNode repeats a call; then it ends, and is started anew
 SHORT_LIFE, REFUSED_RETRY, REFUSED_SECONDS = 30.0, 15.0, 90.0
 
 
@@ -126,6 +133,18 @@ def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
             say(f"warning: this site's clock is {skew:+.0f} s off the server's; set it, or the server will refuse it")
 
 
+def reread_apart(folder: Path, say: Say) -> None:
+    """The site's own data read anew where they have changed, by another process: this one lasts, and stays light."""
+    done = subprocess.run([*READ, str(folder)], stdout=subprocess.PIPE, text=True, check=False)
+    for line in done.stdout.splitlines():
+        told = json.loads(line)
+        if "error" in told:
+            raise UserError(told["error"])
+        say(told["say"])
+    if done.returncode:
+        raise ProcessError(f"Reading the data of '{folder}' ended with code {done.returncode}.")
+
+
 def trust_of(folder: Path, server: str = "") -> Path:
     """The authority that this site believes for a server."""
     return place_of(folder, server) / "ca.pem" if server else folder / "keys" / "ca.pem"
@@ -140,7 +159,26 @@ def supernode_command(folder: Path, address: str, *, insecure: bool, server: str
     else:
         command += ["--root-certificates", str(trust_of(folder, server))]
         command += ["--auth-supernode-private-key", str(keys / "node.key")]
+    command += ["--max-wait-time", f"{PATIENCE_SECONDS:g}"]
     return [*command, "--host", "127.0.0.1", "--port", str(free_port())]
+
+
+class Outage:
+    """Says when the server stops answering and when it is back, from what Flower's SuperNode writes into its log."""
+
+    GONE, BACK = "Connection attempt failed, retrying in", "Connection successful after"
+
+    def __init__(self, address: str, say: Say) -> None:
+        self.address, self.say, self.gone = address, say, False
+
+    def __call__(self, line: str) -> None:
+        """Takes note of a line; most mean nothing."""
+        if self.GONE in line and not self.gone:
+            self.gone = True
+            self.say(f"the server at {self.address} does not answer; trying again by itself")
+        elif self.BACK in line and self.gone:
+            self.gone = False
+            self.say(f"the server at {self.address} answers again")
 
 
 def follow_log(log: Path, say: Say) -> Callable[[], None]:
@@ -184,11 +222,14 @@ def join(
         preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()
-        with open(place / "supernode.log", "ab", opener=opener) as log:
-            warm = spawn([sys.executable, "-m", "prismfl.site.warm"], settings, log)
+        log_path = place / "supernode.log"
+        with open(log_path, "ab", opener=opener) as log:
+            warm = Waiting(place / "bin" / FIFO, partial(spawn, WARM, settings, log))
             process = spawn(supernode_command(folder, address, insecure=insecure, server=server), settings, log)
-            code = wait(process, follow_log(folder / "site.log", say))
-            end(warm)
+            code = wait(process, warm, follow_log(folder / "site.log", say), follow_log(log_path, Outage(address, say)))
+            warm.close()
+            if warm.process is not None:
+                end(warm.process)
         if code is None:
             return
         if refusals.last_too_long(started, time.monotonic()):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prismfl.data import DATASETS
-from prismfl.errors import UserError
+from prismfl.errors import PrismError, UserError
 from prismfl.files import schema
 from prismfl.files.atomic import make_folder, write_atomically
 from prismfl.files.bounded import read_regular
 from prismfl.methods import METHODS
 from prismfl.runs.config import validate
 from prismfl.site import data as site_data
-from prismfl.site.config import SCHEMA, SiteConfig, as_toml, check_site
+from prismfl.site.config import SCHEMA, SiteConfig, as_toml, check_site, load_site
 from prismfl.site.data import SiteData
 from prismfl.site.folder import FILE
 from prismfl.site.keys import KEY_LIMIT, make_site_keys
@@ -32,6 +34,7 @@ def declared_site(
     bounds: str | None,
     part: str | None,
     honest: int | None,
+    split: str | None = None,
     **plain: object,
 ) -> SiteConfig:
     """The config that options mean: lists with commas, 0/3 for a part, releases as the methods send them."""
@@ -48,7 +51,9 @@ def declared_site(
     given["classes"] = list(classes) if classes else None
     if part is not None:
         first, _, second = part.partition("/")
-        given |= {"part": first, "parts": second}
+        given |= {"part": first, "parts": second, **({} if split is None else {"split": split})}
+    elif split is not None:
+        raise UserError(f"--split {split} deals a named data set over trial sites; say which part this is: --part 0/3.")
     config: SiteConfig = validate(SiteConfig, given, "the options")
     return check_site(config)
 
@@ -105,3 +110,21 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise UserError(f"Expected --cap as a number or \"none\", got '{text}'.") from None
+
+
+def main() -> None:
+    """`reread` for another process, which stays light: each line as JSON, and what is wrong as the last of them."""
+
+    def tell(**told: str) -> None:
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+
+    folder = Path(sys.argv[1])
+    try:
+        reread(folder, load_site(folder, thorough=False), lambda line: tell(say=line), always=False)
+    except PrismError as error:
+        tell(error=str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -24,7 +24,6 @@ from prismfl.core.payloads import JsonDict, decode, encode
 from prismfl.core.records import unit_prints
 from prismfl.core.release import Release
 from prismfl.core.rounds import Host, adopt_step, check_state, site_step
-from prismfl.data import DATASETS
 from prismfl.errors import WireError, words_for_log
 from prismfl.files.atomic import make_folder, write_atomically
 from prismfl.privacy import account
@@ -39,7 +38,7 @@ from prismfl.secure.roster import Roster, RosterError
 from prismfl.site import data as site_data
 from prismfl.site import policy
 from prismfl.site.approvals import Approvals
-from prismfl.site.config import SiteConfig, ledger_of, load_site, own_encoders
+from prismfl.site.config import SiteConfig, ledger_of, load_site, name_on_ledger, own_encoders, smaller_cap
 from prismfl.site.egress import EgressLog
 from prismfl.site.folder import LOG_BYTES, OneLine, SiteLog, close_site
 from prismfl.site.keys import peer_keys, signing_key
@@ -76,8 +75,12 @@ class Office:
         return office
 
     def preload(self) -> None:
-        """Read what every answer will need."""
-        site_data.load(self.folder, self.config)
+        """Read what every answer will need, and name the records: who is forked from here need not."""
+        _ = site_data.load(self.folder, self.config).records.identities
+
+    def mapped(self) -> int:
+        """Bytes of the site's data that are in no process's memory, but count as its addresses."""
+        return site_data.snapshot_bytes(self.folder)
 
     def answer(self, request: Request) -> Answer:
         """What the site says to a request: what was planned, or a refusal. Never raises.
@@ -169,14 +172,15 @@ class Office:
         before anything is; a run that asks for nothing any more does not hold what it has not spent."""
         folder = self._run_folder(description)
         note = folder / "job.json"
-        if not note.exists():
+        known = note.exists()
+        if not known:
             if len(list((self.folder / "runs").glob("*"))) > self.config.max_runs:
                 raise RefusedError(REFUSED, f"More than max_runs = {self.config.max_runs} runs were asked for here.")
             words = {"digest": description["digest"], "run": job.run, "description": description}
             write_atomically(note, json.dumps(words, indent=2, sort_keys=True).encode())
         own = site_data.load(self.folder, self.config)
         ledger = Ledger.open(ledger_of(self.folder, self.config))
-        dataset = self._declare(ledger, own)
+        dataset = self._declare(ledger, own, said=known)
         for gone in ledger.expire(hours=self.config.reserved_hours, keep=job.run):
             self._log().warning("run %s asked for nothing for too long: its reservation is closed", gone)
         ledger.reserve(job.run, dataset, job.site_plan())
@@ -190,17 +194,19 @@ class Office:
             final=True,
             held=self.config.approval,
             reference=self.config.reference,
+            step_memory=policy.step_memory(self.config),
         )
 
-    def _declare(self, ledger: Ledger, own: site_data.SiteData) -> str:
+    def _declare(self, ledger: Ledger, own: site_data.SiteData, *, said: bool) -> str:
+        """The data set on the ledger, with the cap of site.toml or a smaller one that the ledger's keeper has set."""
         config = self.config
         cap = None
         if config.cap != "none":
             cap = Cap(config.cap, config.delta, policy.unit_of(config, own.spec), config.relation)
-        place = config.data if config.data in DATASETS else str(Path(config.data).resolve())
-        name = config.dataset or (place if config.part is None else f"{place}/{config.part}")
-        dataset = ledger.dataset(name, records=own.prints, units=unit_prints(own.records))
-        ledger.set_cap(dataset, cap)  # site.toml is the site's own word; a change is logged in the chain
+        dataset = ledger.dataset(name_on_ledger(config), records=own.prints, units=unit_prints(own.records))
+        holds = ledger.set_cap(dataset, cap)  # site.toml is the site's own word; a change is logged in the chain
+        if holds != cap and not said:
+            self._log().warning("%s", smaller_cap(config, holds))
         return dataset
 
     # What leaves, and when

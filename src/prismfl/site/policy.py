@@ -22,6 +22,7 @@ from prismfl.data import DATASETS, Spec
 from prismfl.data.public import DRAWN, is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
+from prismfl.kernels.parts import MEMORY
 from prismfl.nets.encoders.names import OWN_NAME, is_ours, name_and_side, parts_of
 from prismfl.runs.description import TRAVELS, schema_digest
 from prismfl.runs.names import NAME, RefusedError
@@ -152,6 +153,14 @@ def check_job(config: SiteConfig, facts: Spec, job: Job) -> None:
     size = 8 * sum(math.prod(shape) for item in job.shapes.values() for _, shape in item.values())
     if size > config.max_bytes:
         raise RefusedError("limit", f"A release of up to {size} bytes is more than max_bytes = {config.max_bytes}.")
+    if job.step_bytes > step_memory(config):
+        need = 2 * job.step_bytes / 2**30
+        raise RefusedError("limit", f"A private step needs max_memory = {need:.1f}, here it is {config.max_memory:g}.")
+
+
+def step_memory(config: SiteConfig) -> int:
+    """The bytes that a private step may take: half of what an answer may, and no more than in a simulation."""
+    return min(MEMORY, int(config.max_memory * 2**30 / 2))
 
 
 def check_ranges(method: Method, settings: BaseModel) -> None:

@@ -96,7 +96,9 @@ def _budget(folder: Path, config: SiteConfig) -> list[Metric]:
     found = [Metric("prismfl_site_epsilon_spent", "Epsilon of all that this site was asked for.", [(labels, spent)])]
     if config.cap != "none":
         left = max(0.0, config.cap - spent)
-        found.append(Metric("prismfl_site_epsilon_left", "The cap, without what was spent.", [(labels, left)]))
+        found.append(
+            Metric("prismfl_site_epsilon_left", "The cap of site.toml, without what was spent.", [(labels, left)])
+        )
     return found
 
 

@@ -15,12 +15,13 @@ from functools import partial
 from prismfl.core.job import Job
 from prismfl.core.method import State
 from prismfl.core.payloads import Items, JsonDict, encode
-from prismfl.core.rounds import Hub, initial_state, participants, receive, surviving_step
+from prismfl.core.rounds import Hub, initial_state, most_bytes, participants, receive, surviving_step
 from prismfl.errors import PrismError, WireError
 from prismfl.runs.directory import Message, RunDirectory, digest
 from prismfl.secure import protocol as secure
 from prismfl.transport.faults import SPOILS, note
 from prismfl.transport.inbox import Inbox, Raw
+from prismfl.transport.parts import PART
 from prismfl.transport.post import Answer, Post, Request, RoundRules
 
 PLAIN = {"": 1.0}
@@ -28,6 +29,7 @@ SECURE = {"keys": 0.15, "letters": 0.3, "numbers": 0.7, "sent": 0.85, "shares": 
 """The turns of a round and when each ends, in parts of the round's deadline."""
 CARRIES = ("", "numbers")
 """The turns that send the state down and a release up."""
+HELLO_SECONDS = 240.0  # a site's first answer starts the process that gives it, which imports and reads the data
 WHOLE_SITES = 50
 """Of so many sites the first and the last round are kept whole by default; of the others, their digests."""
 
@@ -64,6 +66,7 @@ class Conductor:
     roster: dict[str, int] = field(default_factory=dict)
     greeted: dict[int, str] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
+    away: set[str] = field(default_factory=set)
     traffic: dict[str, int] = field(default_factory=dict)
     shown: tuple[int, frozenset[str]] = (-1, frozenset())
     lowered: bool = False
@@ -77,7 +80,7 @@ class Conductor:
         if state is None:
             state = initial_state(self.job)
             self.directory.save_state(state)
-        else:
+        elif state.round:
             self.say(f"going on from the checkpoint of round {state.round}")
         self._assemble(state.round)
         while state.round < self.job.settings.rounds:
@@ -97,7 +100,8 @@ class Conductor:
                 self._welcome(place, answer, round)
             if not wanted <= set(self.roster):
                 self.sleep(self.rules.poll)
-        for site in sorted(wanted - set(self.roster)):
+        self.away = wanted - set(self.roster)
+        for site in sorted(self.away):
             self._fault(round, site, "absent")
         need = min(self.rules.quorum, len(wanted))
         if len(self.roster) < need:
@@ -109,7 +113,8 @@ class Conductor:
     def _greet(self) -> None:
         """Ask places that are new, or were refused before, who they are and whether they will take part."""
         for place in self.post.places():
-            if place not in self.greeted and self.post.send(place, Request("hello", self.description)):
+            hello = Request("hello", self.description, seconds=HELLO_SECONDS)
+            if place not in self.greeted and self.post.send(place, hello):
                 self.greeted[place] = ""
 
     def _welcome(self, place: int, answer: Answer, round: int) -> None:
@@ -161,15 +166,17 @@ class Conductor:
         check = self._check(state, turn, answers)
         down = encode(state.items if turn in CARRIES else {}, {"round": state.round})
         refused, there = box.refused, set(box)
+        most = 0 if turn or not told else most_bytes(self.job, next(iter(told)), state.round) + PART
         requests = {
-            site: Request("round", self.description, state.round, seconds, down, turn, told[site])
+            site: Request("round", self.description, state.round, seconds, down, turn, told[site], most)
             for site in (sorted(told) if box.folds else told)
             if site not in refused
         }
         for site in [site for site in requests if site in there and self._held(box, site, check)]:
             self._count(state, requests.pop(site), site, box.raw(site))
-        self._gather(state, requests, box, seconds=seconds, check=check)
-        self._need(state, box, turn, len(told))
+        quorum = self._quorum(len(told)) if self.job.secure is None else self.job.secure.quorum
+        self._gather(state, requests, box, seconds=seconds, check=check, quorum=quorum)
+        self._need(state, box, turn, len(told), quorum)
         if turn:
             box.close()
         return box
@@ -187,8 +194,7 @@ class Conductor:
         known = {name: Raw(box) for name, box in answers.items()}
         return partial(secure.check_answer, self.job, state, turn=turn, answers=known)
 
-    def _need(self, state: State, box: Inbox, turn: str, expected: int) -> None:
-        quorum = self._quorum(expected) if self.job.secure is None else self.job.secure.quorum
+    def _need(self, state: State, box: Inbox, turn: str, expected: int, quorum: int) -> None:
         what = f"{turn} of the secure sum" if turn else "releases"
         if len(box) < quorum:
             raise QuorumError(
@@ -215,17 +221,22 @@ class Conductor:
         return True
 
     def _gather(
-        self, state: State, requests: Mapping[str, Request], box: Inbox, *, seconds: float, check: Check
+        self, state: State, requests: Mapping[str, Request], box: Inbox, *, seconds: float, check: Check, quorum: int
     ) -> None:
-        """Ask every site and keep what passes the check, until all have answered or the time is over."""
+        """Ask every site and keep what passes the check, until all have answered or the time is over.
+
+        With `close_after` the time is over so many seconds after the quorum has answered. Where the quorum has, nobody
+        waits for a site that was away when the last turn ended and has not come back since.
+        """
         if not requests:
             return
         first = next(iter(requests.values()))
         pending = dict(requests)
         start = self.clock()
+        end = start + seconds
         asked: dict[str, float] = {}
-        again = False
-        while pending and self.clock() < start + seconds:
+        again = enough = False
+        while pending and self.clock() < end and not (enough and self._all_away(pending)):
             self._greet()
             if not again and self.clock() > start + seconds / 2:
                 # A site that was restarted has lost the request; asking twice is free, the answer is the same bytes.
@@ -240,10 +251,21 @@ class Conductor:
                         asked[site] = self.clock() + self.rules.ask_again
                     elif pending.pop(site, None) is not None:
                         self._take(state, asked_for, site, answer, box=box, check=check)
+            if not enough and len(box) >= quorum:
+                enough, grace = True, self.rules.close_after
+                end = end if grace is None else min(end, self.clock() + grace)
             if pending:
                 self.sleep(self.rules.poll)
         for site in sorted(pending):
             self._fault(first.round, site, "late" if site in self.roster else "absent")
+        self.away = self.away.difference(requests) | {site for site in pending if not self._connected(site)}
+
+    def _connected(self, site: str) -> bool:
+        return site in self.roster and self.roster[site] in self.post.places()
+
+    def _all_away(self, pending: Mapping[str, Request]) -> bool:
+        """Whether only such sites have not answered as were away before this turn began, and still are."""
+        return all(site in self.away and not self._connected(site) for site in pending)
 
     def _ask(self, pending: Mapping[str, Request], asked: dict[str, float]) -> None:
         now = self.clock()
@@ -277,9 +299,10 @@ class Conductor:
             self.traffic["bytes_down"] += len(asked.state) if state.items else 0
             ends = asked.round in (0, self.job.settings.rounds - 1) and site in self._shown(asked.round)
             whole = self.keep == "full" or (self.keep == "ends" and ends)
-            self._note(asked.round, site, "down", asked.state, whole=whole and not self.lowered)
+            if self.keep != "none":
+                self._note(asked.round, site, "down", asked.state, whole=whole and not self.lowered)
+                self._note(asked.round, site, "up", raw, whole=whole)
             self.lowered = self.lowered or whole
-            self._note(asked.round, site, "up", raw, whole=whole)
 
     def _close_round(self, state: State, answers: Mapping[str, Inbox]) -> State:
         carried = answers.get("", answers.get("numbers"))

@@ -115,7 +115,19 @@ class InProcess:
     def before_step(self, round: int) -> None:
         """The server is at work: all sites of the round are done."""
         self._done = 0
+        self._forget(round)
         self.progress(f"round {round + 1}, server", *self._place(round + 1, 0))
+
+    def _forget(self, round: int) -> None:
+        """A site that is not asked every round keeps its bytes until it is asked again, which may be never. Here both
+        sides are at hand: what is two rounds old is past both checkpoints."""
+        if round < 2 or self.job.task.asked == len(self.hosts):
+            return
+        for name in participants(self.job, round - 2):
+            ledger = self._by_name[name].ledger
+            ledger.confirm(*ledger.waiting(self.job.run, name, before=round - 1))
+            if not self._shared:
+                ledger.shut()
 
     def _place(self, round: int, done: int) -> tuple[int, int]:
         each = self.job.task.asked

@@ -8,14 +8,15 @@ from typing import Literal, Protocol
 
 from prismfl.core.payloads import JsonDict
 
-Kind = Literal["hello", "round", "finish"]
+Kind = Literal["hello", "round", "finish", "part"]
 
 
 @dataclass(frozen=True)
 class Request:
     """What the server asks of a site. `job` describes the run in public words, `state` is what it sends down.
 
-    A round with secure sums is asked for in turns; `told` is what the other sites said in the turn before.
+    A round with secure sums is asked for in turns; `told` is what the other sites said in the turn before. An answer of
+    up to `most` bytes may come in parts, where that is said; a transport asks for each by itself.
     """
 
     kind: Kind
@@ -25,6 +26,7 @@ class Request:
     state: bytes = b""
     turn: str = ""
     told: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,5 @@ class RoundRules:
     join: float = 600.0
     poll: float = 0.5
     ask_again: float = 3.0
+    close_after: float | None = None
+    """Seconds that a round stays open once the quorum has answered; None: until its deadline."""

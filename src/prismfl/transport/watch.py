@@ -1,8 +1,7 @@
 """What a monitor asks on this machine: `/metrics` in Prometheus' text format, `/health` and `/ready`. Loopback only.
 
-No page of a browser can read it: an answer goes only to who calls the machine by its own name (a name that was made to
-point here is another `Host`), and no answer allows another origin. What the numbers are is for the site and the server;
-neither may give one that depends on a record beyond what has left.
+No page of a browser can read it (see `local`). What the numbers are is for the site and the server; neither may give
+one that depends on a record beyond what has left.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Literal
 
-from prismfl.errors import PrismError, UserError
+from prismfl.errors import PrismError
+from prismfl.transport.local import LocalHandler, listen
 
-HOST = "127.0.0.1"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -68,14 +67,10 @@ def _number(value: float) -> str:
 def watch_server(port: int, watched: Watched) -> ThreadingHTTPServer:
     """A server on loopback that answers a monitor; `serve_forever` and `shutdown` are its own."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(LocalHandler):
         """GET of three paths, and nothing else."""
 
-        server_version, sys_version = "prismfl", ""
-
         def do_GET(self) -> None:
-            if not is_own_host(self.headers.get("host"), server.server_port):
-                return self._say(HTTPStatus.FORBIDDEN, "")
             try:
                 if self.path == "/metrics":
                     return self._say(HTTPStatus.OK, text_of(watched.metrics()))
@@ -88,28 +83,6 @@ def watch_server(port: int, watched: Watched) -> ThreadingHTTPServer:
             return self._say(HTTPStatus.NOT_FOUND, "")
 
         def _say(self, status: HTTPStatus, text: str) -> None:
-            raw = text.encode()
-            self.send_response(status)
-            for name, value in (
-                ("Content-Type", TEXT),
-                ("Content-Length", str(len(raw))),
-                ("Cache-Control", "no-store"),
-            ):
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(raw)
+            self.send(status, text.encode(), TEXT)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """A monitor asks every few seconds: not a line each."""
-
-    try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
-    except OSError as error:
-        raise UserError(f"Cannot listen on {HOST}:{port}: {error.strerror}; choose another with --port.") from None
-    server.daemon_threads = True
-    return server
-
-
-def is_own_host(given: str | None, port: int) -> bool:
-    """Whether a request names this machine as itself: not a name that somebody made to point here."""
-    return given in (f"{HOST}:{port}", f"localhost:{port}")
+    return listen(port, Handler)

@@ -180,6 +180,8 @@ class Workers(InProcess):
             yield place, request, Answer("code", DIED, site=name)
 
     def _forked(self) -> Worker:
+        if not self._workers and self.job.method.prepare is not None:
+            self.job.method.prepare(self.job.settings, self.job.task)  # once, for all that are forked from here
         for ledger in self._ledgers:
             ledger.shut()  # no connection may cross a fork
         here, there = multiprocessing.Pipe()

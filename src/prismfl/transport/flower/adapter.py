@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from httpx import HTTPStatusError
 
-from prismfl.errors import UserError
+from prismfl.errors import UserError, WireError
 from prismfl.files.bounded import DEPTH, load_json
 from prismfl.transport.faults import CODE_LENGTH
+from prismfl.transport.parts import Coming, Whole
 from prismfl.transport.post import Answer, Request
 
 __all__ = ["ClientApp", "Context", "Grid", "GridPost", "ServerApp", "client_app", "read_answer", "server_app"]
@@ -31,6 +34,7 @@ APP_ERRORS = (1, 2)  # the ClientApp could not be loaded, or raised; the others 
 TTL_MARGIN = 60.0
 MOST_WORDS = 4_000_000
 CALL_SECONDS = 10.0
+SERVER_ERRORS = 500
 
 T = TypeVar("T")
 
@@ -64,6 +68,7 @@ def request_record(request: Request) -> RecordDict:
         "seconds": repr(request.seconds),
         "turn": request.turn,
         "told": request.told,
+        "most": str(request.most),
     }
     return pack(words, request.state)
 
@@ -77,10 +82,11 @@ def read_request(message: Message) -> Request:
     if any(len(text) > MOST_WORDS for text in words.values()):
         raise UserError(f"Expected words of at most {MOST_WORDS} letters in a request.")
     kind: Any = words["kind"]
-    if kind not in ("hello", "round", "finish"):
+    if kind not in ("hello", "round", "finish", "part"):
         raise UserError("Expected a request of a known kind.")
     job, turn, told = load_json(words["job"], depth=DEPTH), words["turn"], words["told"]
-    return Request(kind, job, int(words["round"]), float(words["seconds"]), body, turn, told)
+    most = int(words.get("most", "0"))  # a server of before asks for no parts
+    return Request(kind, job, int(words["round"]), float(words["seconds"]), body, turn, told, most)
 
 
 def read_answer(message: Message) -> Answer:
@@ -99,7 +105,7 @@ class BoundedCalls:
 
     It repeats requests for ever, and waits two hours for the rest of a reply whose sender died while sending; but a
     round ends at its deadline. A call that takes longer than `seconds` gives None and goes on in its thread; a later
-    one of the same name gets its result, or None until there is one.
+    one of the same name gets its result, or None until there is one. What the SuperLink could not answer is None too.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -117,6 +123,11 @@ class BoundedCalls:
                 return None
             self.forget(name)
             raise
+        except HTTPStatusError as error:
+            self.forget(name)
+            if error.response.status_code < SERVER_ERRORS:
+                raise
+            return None  # a SuperLink on a busy machine could not answer; it is asked again
         self.forget(name)
         return found
 
@@ -141,6 +152,7 @@ def _in_thread(call: Callable[[], T]) -> Future[T]:
 class GridPost:
     """The transport of `conductor.Conductor` over a Flower Grid. `names` maps an enrolled public key to its site; as a
     function it is asked again and again, so that a site that is revoked is nobody at once. `seen` hears who is there.
+    A long answer comes in parts, put together in the folder `spool`; the conductor sees it whole.
     """
 
     def __init__(
@@ -151,8 +163,10 @@ class GridPost:
         refresh: float = 2.0,
         patience: float = CALL_SECONDS,
         seen: Callable[[Iterable[str]], None] = lambda names: None,
+        spool: Path | None = None,
     ) -> None:
-        self.grid, self.refresh, self.seen = grid, refresh, seen
+        self.grid, self.refresh, self.seen, self.spool = grid, refresh, seen, spool
+        self._coming: dict[int, Coming] = {}
         self._known = names if callable(names) else lambda: names
         self._secured = bool(self._known())
         self._calls = BoundedCalls(patience)
@@ -178,6 +192,10 @@ class GridPost:
 
     def send(self, place: int, request: Request) -> bool:
         """Whether the Grid took the request for delivery."""
+        if request.kind == "round" and self._moving(place, request):
+            return True  # half of it is here already
+        if request.kind in ("round", "finish"):
+            self._give_up(place)
         ttl = request.seconds + TTL_MARGIN
         message = Message(request_record(request), place, MESSAGE_TYPE, ttl=ttl, group_id=str(request.round + 1))
         name = (place, request.kind, request.round, request.turn)
@@ -188,26 +206,70 @@ class GridPost:
         return True
 
     def collect(self) -> Iterator[tuple[int, Request, Answer]]:
-        """Replies that have arrived, each with its place and request; a request that has expired is given up. What a
+        """Replies that have arrived, each with its place and request; a request that has expired is lost. What a
         site that was revoked meanwhile has sent, or would send, is not read."""
         yield from self._revoked()
         for name, (_, _, expires) in list(self._tickets.items()):
             # One by one: a reply that never becomes whole must not keep others waiting.
             replies = self._calls(name, partial(self.grid.pull_messages, [name])) or []
             if not replies and time.monotonic() > expires:
-                del self._tickets[name]
+                place, request, _ = self._tickets.pop(name)
                 self._calls.forget(name)
+                yield from self._whole(place, request, Answer("lost"))  # it may be asked again
             for reply in replies:
                 ticket = self._tickets.pop(reply.metadata.reply_to_message_id, None)
                 if ticket is None:
                     continue  # answered before: a duplicate counts for nothing
                 place, request, _ = ticket
                 if reply.has_error() and reply.error.code not in APP_ERRORS:
-                    yield place, request, Answer("lost")
+                    answer = Answer("lost")
                 elif reply.metadata.src_node_id != place:
-                    yield place, request, Answer("code", code="forged-sender")
+                    answer = Answer("code", code="forged-sender")
                 else:
-                    yield place, request, read_answer(reply)
+                    answer = read_answer(reply)
+                yield from self._whole(place, request, answer)
+        for place in list(self._coming):
+            self._ask_parts(place)
+
+    def _whole(self, place: int, request: Request, answer: Answer) -> Iterator[tuple[int, Request, Answer]]:
+        """An answer that is whole, or nothing yet: an announcement begins one, a part adds to it."""
+        coming = self._coming.get(place)
+        if request.kind == "part":
+            digest, index = request.told.split()
+            if coming is None or coming.whole.digest != digest:
+                return  # of a round that is over
+            done = coming.take(int(index), answer)
+            if done is not None:
+                self._give_up(place)
+                yield place, coming.request, done
+        elif answer.kind == "parts" and request.kind == "round":
+            try:
+                whole = Whole.read(answer.body, most=request.most)
+            except WireError as error:
+                yield place, request, Answer("code", error.code)
+                return
+            self._give_up(place)
+            self._coming[place] = Coming(request, answer.site, whole, self.spool)
+        else:
+            yield place, request, answer
+
+    def _ask_parts(self, place: int) -> None:
+        coming = self._coming[place]
+        while (request := coming.next()) is not None and self.send(place, request):
+            coming.sent()
+
+    def _moving(self, place: int, request: Request) -> bool:
+        """Whether this answer is on its way, and more of it has come since it was last asked for."""
+        coming = self._coming.get(place)
+        if coming is None or (coming.request.round, coming.request.turn) != (request.round, request.turn):
+            return False
+        moved, coming.moved = coming.moved, False
+        return moved
+
+    def _give_up(self, place: int) -> None:
+        coming = self._coming.pop(place, None)
+        if coming is not None:
+            coming.close()
 
     def _revoked(self) -> Iterator[tuple[int, Request, Answer]]:
         names = self._known() if self._secured else {}
@@ -215,7 +277,12 @@ class GridPost:
             if self._secured and place in self._keys and self._keys[place] not in names:
                 del self._tickets[name]
                 self._calls.forget(name)
-                yield place, request, Answer("code", code="revoked")
+                if request.kind != "part":
+                    yield place, request, Answer("code", code="revoked")
+                elif place in self._coming:
+                    asked = self._coming[place].request
+                    self._give_up(place)
+                    yield place, asked, Answer("code", code="revoked")
 
 
 def client_app(answer: Callable[[Request, Context], Answer]) -> ClientApp:

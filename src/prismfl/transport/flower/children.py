@@ -90,8 +90,9 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
     )
 
 
-def wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] = lambda: None) -> int | None:
-    """The child's exit code, or None when we were asked to stop (the child is then stopped as well)."""
+def wait(process: subprocess.Popen[bytes], *meanwhile: Callable[[], None]) -> int | None:
+    """The child's exit code, or None when we were asked to stop (the child is then stopped as well). What is to be done
+    `meanwhile` is done a few times a second."""
     stopped = False
 
     def stop(signum: int, frame: object) -> None:
@@ -101,7 +102,8 @@ def wait(process: subprocess.Popen[bytes], meanwhile: Callable[[], None] = lambd
     before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not stopped and process.poll() is None:
-            meanwhile()
+            for look in meanwhile:
+                look()
             time.sleep(0.2)
         if stopped:
             end(process)

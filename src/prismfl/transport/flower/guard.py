@@ -3,7 +3,8 @@
 `superlink` is Flower's SuperLink whose control and runtime interfaces answer this machine only (Flower serves them
 on the port of the sites, without asking who calls). `clientapp` is Flower's ClientApp process that refuses any app
 other than prismfl's own: a server cannot send code to a site. On a site it is forked from a process that has everything
-imported (`fork_apps`): Flower starts one for every message, and importing costs more than most messages.
+imported (`fork_apps`): Flower starts one for every message, and importing costs more than most messages. That process
+begins with the first message.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from prismfl.files.atomic import make_folder, write_atomically
 COMPONENTS = {"serverapp": "prismfl.server.app:server_app", "clientapp": "prismfl.site.app:client_app"}
 APP_FILES = {"pyproject.toml", ".info/CONTENT"}
 REQUEST_LIMIT = 64 * 1024 * 1024
+REPEATED = ("/v1/fleet/", "/v1/runtime/")  # Flower's control commands do not repeat
+BUSY_MILLISECONDS = 120_000  # how long Flower's database waits for its lock; many sites may be writing large replies
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,6 +57,26 @@ class LocalOnly:
             await self.app(scope, receive, send)
 
 
+class TryAgain:
+    """ASGI middleware: what fails inside Flower is "busy" (503) to sites and runs, never "broken" (500).
+
+    A database that is locked for too long is a 500. Flower's SuperNode repeats after a 503; after a 500 its heartbeat
+    ends without a word, and an honest site stays absent until somebody restarts it.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and its answer back with the status that says the truth: try again."""
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            await send({**message, "status": 503} if message.get("status") == 500 else message)
+
+        repeats = scope["type"] == "http" and str(scope["path"]).startswith(REPEATED)
+        await self.app(scope, receive, answer if repeats else send)
+
+
 def _is_chunked(scope: Scope) -> bool:
     return any(k == b"transfer-encoding" for k, _ in scope["headers"])
 
@@ -72,12 +95,16 @@ async def _refuse(send: Send, status: int) -> None:
 
 def superlink() -> None:
     """The process `flower-superlink`, guarded."""
+    from flwr.supercore import sql_mixin
     from flwr.superlink import extensions, main
     from flwr.superlink.cli.flower_superlink import flower_superlink
     from starlette.middleware import Middleware
 
     _expect(vars(main).get("extensions") is extensions and hasattr(extensions, "get_middleware"))
-    extensions.get_middleware = lambda: (Middleware(LocalOnly),)
+    extensions.get_middleware = lambda: (Middleware(LocalOnly), Middleware(TryAgain))
+    pragmas = dict(vars(sql_mixin).get("SQLITE_PRAGMAS", ()))
+    _expect("busy_timeout" in pragmas)
+    vars(sql_mixin)["SQLITE_PRAGMAS"] = tuple({**pragmas, "busy_timeout": str(BUSY_MILLISECONDS)}.items())
     flower_superlink()
 
 
@@ -160,6 +187,11 @@ except OSError:
 
     {function}()
 """
+OWN_APP = """#!{python}
+from prismfl.transport.flower.guard import {function}
+
+{function}()
+"""
 REFUSING_APP = """#!{python}
 raise SystemExit("prismfl: this site runs prismfl's ClientApp and nothing else.")
 """
@@ -173,27 +205,22 @@ def write_commands(folder: Path) -> None:
     os.mkfifo(folder / FIFO, 0o600)
     fill = {"python": sys.executable, "fifo": str(folder / FIFO)}
     texts = {name: REFUSING_APP.format(**fill) for name in OTHER_APPS}
-    texts |= {name: FORKED_APP.format(function=function.__name__, **fill) for name, function in FORKED.items()}
+    texts |= {"flwr-clientapp": FORKED_APP.format(function="clientapp", **fill)}
+    texts |= {"flower-superexec": OWN_APP.format(function="superexec", **fill)}
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())
         (folder / name).chmod(0o700)
 
 
-def import_flower() -> None:
-    """Load what the forked processes need of Flower."""
-    import flwr.supercore.cli.flower_superexec
-    import flwr.supernode.cli.flwr_clientapp  # noqa: F401
-
-
 def fork_apps(lines: Iterable[bytes]) -> None:
-    """Fork a process for each command line; returns in the forked process, when it is done."""
+    """Fork a ClientApp for each command line; returns in the forked process, when it is done."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for these processes; the system clears them away
     for line in lines:
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with_parent(signal.SIGKILL)
             sys.argv = json.loads(line)
-            FORKED[Path(sys.argv[0]).name]()
+            clientapp()
             return
 
 
@@ -208,6 +235,3 @@ def superexec() -> None:
     from flwr.supercore.cli.flower_superexec import flower_superexec
 
     flower_superexec()
-
-
-FORKED: dict[str, Callable[[], None]] = {"flwr-clientapp": clientapp, "flower-superexec": superexec}
