@@ -17,4 +17,5 @@ def test_a_founder_and_two_parties(tmp_path: Path) -> None:
     assert invoke("federation", "keys", "fed/server", cwd=tmp_path).returncode == 0
     done = invoke("federation", "keys", "fed/north", "--ca", "fed/server/keys/ca.pem", cwd=tmp_path)
     assert "send fed/north/keys/node.pub" in done.stderr
-    refused(*NEW, "--method", "dp-fedavg", "--epsilon", "4", cwd=tmp_path, words="exists already")
+    again = (*NEW, "--method", "dp-fedavg", "--epsilon", "4", "--data", "digits")
+    refused(*again, cwd=tmp_path, words="exists already")

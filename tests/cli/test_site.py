@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.cli.command import invoke, refused, shown
 from tests.hostile.test_server import ask, description, down
@@ -56,3 +59,55 @@ def test_code_by_name_cannot_be_allowed(tmp_path: Path) -> None:
     args = ("site", "init", tmp_path / "e", "--name", "e", "--data", "digits", "--method", "os:system")
     refused(*args, cwd=tmp_path, words="Unknown method 'os:system'")
     assert not (tmp_path / "e").exists()
+
+
+def folders(root: Path) -> Path:
+    """Grey pictures in class folders, one of them in colour."""
+    for i, (name, mode) in enumerate(product(("a", "b"), ("L", "L", "RGB"))):
+        (root / "own" / name).mkdir(parents=True, exist_ok=True)
+        Image.new(mode, (12, 12), 40 * i if mode == "L" else (40 * i,) * 3).save(root / "own" / name / f"{i}.png")
+    return root / "own"
+
+
+def archive(root: Path, x: np.ndarray) -> Path:
+    np.savez(root / "own.npz", x=x, y=np.array([0, 1] * 3))
+    return root / "own.npz"
+
+
+def table(root: Path, kind: str) -> Path:
+    ages, ill = [20, 30, 40, 50, 60, 999], ["no", "yes"] * 3
+    (root / "schema.toml").write_text(
+        'label = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "age"\nmin = 0\nmax = 100\n'
+    )
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.table({"age": ages, "ill": ill}), root / "own.parquet")
+    else:
+        rows = [f"{age},{label}" for age, label in zip(ages, ill)]
+        (root / "own.csv").write_text("\n".join(["age,ill", *rows]) + "\n")
+    return root / f"own.{kind}"
+
+
+OWN = {
+    "folders": (folders, ("--channels", "1"), ["image", [1, 12, 12], ["a", "b"]]),
+    "npz images": (lambda root: archive(root, np.zeros((6, 9, 9), np.uint8)), ("--classes", "a,b"),
+                   ["image", [1, 9, 9], ["a", "b"]]),
+    "npz table": (lambda root: archive(root, np.zeros((6, 4))),
+                  ("--classes", "a,b", "--bounds", "0,1", "--features", "4"), ["table", [4], ["a", "b"]]),
+    "csv": (lambda root: table(root, "csv"), ("--schema", "schema.toml"), ["table", [1], ["no", "yes"]]),
+    "parquet": (lambda root: table(root, "parquet"), ("--schema", "schema.toml"), ["table", [1], ["no", "yes"]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_own_data_of_every_kind_are_made_a_site_and_checked(kind: str, tmp_path: Path) -> None:
+    """Grey stays grey; nothing is left out, and nothing is spent."""
+    make, options, facts = OWN[kind]
+    data = make(tmp_path)
+    done = invoke("site", "init", "north", "--data", data, "--method", "dp-fedavg", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = shown("site", "check", "north", cwd=tmp_path)
+    assert [found["kind"], found["shape"], found["classes"]] == facts
+    assert found["left out"] == 0
+    assert not list(tmp_path.rglob("ledger.sqlite"))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from prismfl.privacy.guessing import guess_words, most_right
+from prismfl.privacy.guessing import guess_words, most_right, percent
 
 
 @pytest.mark.parametrize(("epsilon", "right"), [(0.0, 0.5), (1.0, 0.731059), (math.log(3), 0.75), (50.0, 1.0)])
@@ -15,9 +15,13 @@ def test_by_hand(epsilon: float, right: float) -> None:
     assert most_right(epsilon, 0.0) == pytest.approx(right, abs=1e-6)
 
 
-def test_delta_is_added_and_never_more_than_certain() -> None:
-    assert most_right(1.0, 0.01) == pytest.approx(0.741059, abs=1e-6)
-    assert most_right(9.0, 0.5) == 1.0
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.01), (0.0, 0.3), (4.0, 1e-5), (9.0, 0.5), (math.inf, 0.1)])
+def test_it_is_the_largest_share_that_both_inequalities_leave(epsilon: float, delta: float) -> None:
+    """By brute force over how often a guess "yes" comes where the unit is not there."""
+    quiet = np.linspace(0, 1, 100_001)
+    factor = math.exp(min(epsilon, 700.0))
+    heard = np.minimum(np.minimum(1.0, factor * quiet + delta), 1 - (1 - quiet - delta) / factor)
+    assert most_right(epsilon, delta) == pytest.approx(float((1 + (heard - quiet).max()) / 2), abs=2e-5)
 
 
 def test_randomised_response_reaches_it_and_never_more() -> None:
@@ -29,8 +33,8 @@ def test_randomised_response_reaches_it_and_never_more() -> None:
 
 
 def test_in_words() -> None:
-    words = guess_words(1.0, 1e-5, "record")
-    assert "epsilon 1" in words
-    assert "a record" in words
-    assert "73.1 %" in words
-    assert "patient_id" in guess_words(1.0, 1e-5, "patient_id")
+    assert [percent(share) for share in (0.5, 0.7311, 0.99967, 1.0)] == ["50.0", "73.1", "99.97", "100"]
+    assert guess_words(most_right(1.0, 1e-5), "a record") == (
+        "who must guess whether a record was used, knowing all else, is right at most 73.1 % of the time (a coin: "
+        "50 %), however clever the attack"
+    )

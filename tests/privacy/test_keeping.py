@@ -54,3 +54,39 @@ def test_one_run_is_closed_and_what_it_released_stays(path: Path) -> None:
     with Ledger.open(path, create=False) as ledger:
         used = ledger.status()[1]
         assert (used.open_runs, used.closed_runs, used.releases) == (("run-b",), ("run-a",), 2)
+
+
+def test_no_other_cap_goes_beyond_the_one_that_was_set_by_hand(path: Path) -> None:
+    """The bug: a site's own file, read at every request, takes back what the ledger's keeper has decided."""
+    set_cap(path, "new", 2.0)
+    with Ledger.open(path) as ledger:
+        assert ledger.set_cap("ds1", Cap(8.0, 1e-6)) == Cap(2.0, 1e-6) == ledger.cap("ds1")
+        assert ledger.set_cap("ds1", None) == Cap(2.0, 1e-5), "nor does asking for none"
+        assert ledger.set_cap("ds1", Cap(1.0, 1e-5)) == Cap(1.0, 1e-5), "a smaller one holds"
+        assert ledger.status()[0].by_hand == Cap(2.0, 1e-5)
+        assert ledger.set_cap("ds1", Cap(9.0, 1e-5)) == Cap(2.0, 1e-5)
+        assert ledger.set_cap("ds2", Cap(9.0, 1e-5, "patient")) == Cap(9.0, 1e-5, "patient"), "of the other nothing"
+    assert set_cap(path, "new", 9.0).cap == Cap(9.0, 1e-5), "the keeper may raise it"
+    set_cap(path, "new", 9.0)
+    with Ledger.open(path) as ledger:
+        assert ledger.set_cap("ds1", Cap(8.0, 1e-5)) == Cap(8.0, 1e-5)
+        ledger.verify()
+
+
+def test_the_cap_that_stands_is_set_by_hand_too(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.set_cap("ds1", Cap(2.0, 1e-5))
+    set_cap(path, "new", 2.0)
+    with Ledger.open(path) as ledger:
+        assert ledger.set_cap("ds1", Cap(3.0, 1e-5)) == Cap(2.0, 1e-5)
+
+
+def test_data_that_turn_out_to_be_one_keep_the_smaller(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.dataset("third", records=[b"3"])
+    set_cap(path, "new", 2.0, 1e-5)
+    set_cap(path, "third", 3.0, 1e-6)
+    with Ledger.open(path) as ledger:
+        ledger.dataset("bridge", records=[b"1", b"3"])
+        assert ledger.status()[0].by_hand == Cap(2.0, 1e-6)
+        assert ledger.set_cap("ds1", Cap(5.0, 1e-4)) == Cap(2.0, 1e-6)

@@ -25,10 +25,12 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from prismfl.report.charts import PALETTE, colour_of
-from prismfl.report.dashboard import HOST, make_app, row_of
+from prismfl.report.dashboard import make_app, row_of
 from prismfl.runs.directory import runs_below
+from prismfl.transport.local import HOST
 
 TOKEN = "the-right-token"
+HERE = f"http://{HOST}:8000"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def client(folder: Path) -> TestClient:
-    return TestClient(make_app(folder, TOKEN), follow_redirects=False)
+    return TestClient(make_app(folder, TOKEN), base_url=HERE, follow_redirects=False)
 
 
 @pytest.fixture
@@ -80,7 +82,9 @@ def test_nothing_without_the_token(client: TestClient, address: str) -> None:
 
 
 def test_only_loopback_names_are_answered(inside: TestClient) -> None:
-    assert inside.get("/", headers={"host": "evil.example"}).status_code == 421
+    for host in ("evil.example", "evil.example:8000", "testserver", "127.0.0.1:8001", ""):
+        assert inside.get("/", headers={"host": host}).status_code == 421
+    assert inside.get("/", headers={"host": "localhost:8000"}).status_code == 200
     assert HOST == "127.0.0.1"
 
 
@@ -218,7 +222,7 @@ def answered(root: Path) -> str:
 
 def _ask(root: Path, asked: Queue[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))  # a file that is read without end ends here
-    told = TestClient(make_app(root, TOKEN), raise_server_exceptions=False)
+    told = TestClient(make_app(root, TOKEN), base_url=HERE, raise_server_exceptions=False)
     told.cookies.set("prismfl", TOKEN)
     rows, page = told.get("/api/runs"), told.get("/report", params={"run": ["bad"]})
     codes = {rows.status_code, page.status_code}

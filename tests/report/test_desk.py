@@ -14,9 +14,10 @@ import pytest
 
 from prismfl.errors import UserError
 from prismfl.report import desk
-from prismfl.report.desk import TOKEN, desk_server, held_facts
+from prismfl.report.desk import desk_server, held_facts
 from prismfl.site.approvals import Approvals
 from prismfl.site.egress import EgressLog
+from prismfl.transport.local import TOKEN
 from tests.hostile.test_server import prism_local
 from tests.report.browser import open_browser
 from tests.site.folders import make_site

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from prismfl.data.schema import Column
 from prismfl.errors import UserError
-from prismfl.report.table_page import is_table, table_facts, write_table_page
+from prismfl.report.table_page import _short, _whole_bar, is_table, table_facts, write_table_page
 from prismfl.synth.tables import synth_table
 
 SCHEMA = """
@@ -89,3 +90,14 @@ def test_a_table_without_its_certificate_has_no_page(made: Path, tmp_path: Path)
         table_facts(made)
     with pytest.raises(UserError, match="but there is nothing"):
         table_facts(tmp_path / "none.csv")
+
+
+def test_a_whole_bar_is_not_less_than_the_share_and_large_numbers_are_written_out() -> None:
+    assert [_whole_bar(shares) for shares in ([], [0.04, 0.1], [0.12], [0.507, 0.493], [1.0])] == [0.1, 0.1, 0.25, 1, 1]
+    cost = Column("cost", min=0, max=1e6)
+    assert [_short(cost, value) for value in (14371.2, -25e5, 303.9, 0.00123)] == [
+        "14,370",
+        "-2,500,000",
+        "303.9",
+        "0.00123",
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from prismfl.privacy.guessing import guess_words, most_right
 from prismfl.report import words
 from prismfl.report.words import NO_PROTECTION
 
@@ -83,6 +84,14 @@ def test_the_meaning_has_the_attackers_best_odds() -> None:
     meaning = words.meaning(FULL)
     assert "is right at most 73.1 % of the time (a coin: 50 %)" in meaning
     assert "at most 2.7 % of those who were used can be named" in meaning
+    assert guess_words(most_right(1.0, 1e-5), "it") in meaning, "the words of `prismfl new`"
+
+
+def test_a_run_that_allows_less_than_its_epsilon_says_which_bound_it_is() -> None:
+    own = {**FULL, "allows": {**FULL["allows"], "right_guess": 0.553}}
+    assert "55.3 % of the time" in words.meaning(own)
+    assert "by this run's own noise (epsilon alone: 73.1 %)" in words.meaning(own)
+    assert "own noise" not in words.meaning(FULL)
 
 
 def test_a_simulation_promises_nothing_for_itself() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
+from prismfl.privacy.guessing import OFTEN_LESS
 from prismfl.runs.config import HERE, RunConfig, read
 from prismfl.runs.declared_files import SCHEMA, WHY, SetUp, placed, write_set_up
 from prismfl.runs.here import KEYS, checked
@@ -29,7 +30,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert checked(read(tmp_path / HERE)) | {"schema_file": SCHEMA} == {**KEYS_OF_ONE, "epsilon": 1.0, "delta": 1e-05}
     schema = read_schema(tmp_path / SCHEMA)
     assert (schema.label, schema.classes, schema.train_size) == ("ill", ("no", 'ye"s'), 300)
-    assert "73.1 %" in (tmp_path / HERE).read_text()
+    assert "73.1 % of the time (a coin: 50 %)" in (tmp_path / HERE).read_text()
+    assert OFTEN_LESS in (tmp_path / HERE).read_text()
 
 
 def test_every_key_that_is_written_may_stand_there() -> None:

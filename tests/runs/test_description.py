@@ -205,9 +205,9 @@ def test_own_data_are_declared(tmp_path: Path) -> None:
     spec, schema = declared(RunConfig(data="x.csv", schema_file=str(path)))
     assert (spec.kind, spec.shape, spec.train_size) == ("table", (1,), 50)
     assert schema is not None
-    images, none = declared(RunConfig(data="pics", classes=["a", "b"], image_size=16, records=9))
+    images, none = declared(RunConfig(data="pics", classes=["a", "b"], image_size=16, channels=3, records=9))
     assert (images.kind, images.shape, images.train_size, none) == ("image", (3, 16, 16), 9, None)
-    with pytest.raises(UserError, match=r"^For the sites' own data declare what it looks like: "):
+    with pytest.raises(UserError, match=r"^What the sites' own data are like is not declared: "):
         declared(RunConfig(data="pics"))
 
 
@@ -225,3 +225,42 @@ def test_the_protocol_is_a_number_and_what_it_stands_for_is_written_down(monkeyp
     for spoken in (0, 2, "1", True, 1.0, None):
         with pytest.raises(RefusedError, match="speaks protocol"):
             check_description({**told, "protocol": spoken})
+
+
+IMAGES = {"data": "scans", "classes": ["ill", "well"], "image_size": 16, "channels": 1, "records": 100}
+
+
+def own(**changes: Any) -> RunConfig:
+    return RunConfig(method="dp-fedavg", settings={"sigma": 1.0}, **{**IMAGES, **changes})
+
+
+def test_grey_stays_grey_and_nothing_is_assumed() -> None:
+    """The bug: images without `channels` were three-coloured, and every site with grey ones refused the run."""
+    assert declared(own())[0].shape == (1, 16, 16)
+    assert declared(own(channels=3))[0].shape == (3, 16, 16)
+    for missing in ("classes", "image_size", "channels"):
+        with pytest.raises(UserError, match=f"not declared: {missing} missing"):
+            declared(own(**{missing: None}))
+    with pytest.raises(UserError, match="records"):
+        describe(own(records=None), declared(own())[0], SITES)
+    assert declared(own(classes=[0, 1]))[0].classes == ("0", "1")
+    with pytest.raises(UserError, match="classes"):
+        declared(own(classes=["a", "a"]))
+
+
+def test_a_table_of_numbers_is_declared_by_its_width() -> None:
+    spec, schema = declared(own(features=7, image_size=None, channels=None))
+    assert (spec.kind, spec.shape, spec.classes, schema) == ("table", (7,), ("ill", "well"), None)
+    with pytest.raises(UserError, match="not declared: classes missing"):
+        declared(own(features=7, classes=None))
+
+
+def test_labels_are_those_of_the_schema(tmp_path: Path) -> None:
+    place = tmp_path / "schema.toml"
+    place.write_text('label = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "age"\nmin = 0\nmax = 100\n')
+    table = {"schema_file": str(place), "classes": None, "image_size": None, "channels": None}
+    assert declared(own(**table))[0].classes == ("no", "yes")
+    assert declared(own(**{**table, "label": "ill", "classes": ["no", "yes"]}))[0].classes == ("no", "yes")
+    for wrong in ({"label": "age"}, {"classes": ["yes", "no"]}):
+        with pytest.raises(UserError, match="leave it to the schema"):
+            declared(own(**{**table, **wrong}))

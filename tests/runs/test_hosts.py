@@ -20,7 +20,7 @@ from prismfl.privacy.ledger.admission import Cap
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import ledger_path
 from prismfl.runs.config import RunConfig
-from prismfl.runs.hosts import open_hosts, own_ledger
+from prismfl.runs.hosts import check_memory, open_hosts, own_ledger, step_memory
 from prismfl.runs.planning import resolve, task_of
 
 SPEC = Spec("t", "table", (2,), ("a", "b"), 6, "none", "here")
@@ -134,3 +134,22 @@ def test_where_nothing_leaves_nothing_is_reserved(tmp_path: Path) -> None:
     job, (hosts, _) = opened("local-only", tmp_path, settings={})
     assert job.plan().is_zero
     assert len(hosts) == 2
+
+
+def test_a_declared_memory_reaches_the_steps_and_too_little_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    job, (hosts, _) = opened("dp-fedavg", tmp_path, memory=0.5)
+    assert {host.step_memory for host in hosts} == {2**29}
+    check_memory(job, made(memory=0.5)[1])
+    wide, config = made(model="mlp:1000", memory=1e-4)
+    with pytest.raises(UserError, match=r"memory=(\S+), or") as error:
+        check_memory(wide, config)
+    enough = float(str(error.value).partition("memory=")[2].partition(",")[0])
+    assert step_memory(made(memory=enough)[1]) >= wide.step_bytes
+    check_memory(wide, made(memory=enough)[1])
+    check_memory(made("fedavg", model="mlp:1000")[0], config)  # no private step, nothing to refuse
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_memory_is_a_number_of_gigabytes(value: float) -> None:
+    with pytest.raises(ValueError, match="memory"):
+        made(memory=value)

@@ -8,6 +8,7 @@ import pytest
 
 from prismfl.data.layout import DataLayout
 from prismfl.errors import UserError
+from prismfl.privacy.guessing import OFTEN_LESS
 from prismfl.runs import questions
 from prismfl.runs.interview import Inquiry
 
@@ -24,8 +25,10 @@ def test_records_are_proposed_rounded_without_the_test_part() -> None:
 def test_epsilon_is_asked_in_words_of_guessing() -> None:
     asked = questions.epsilon_question(1e-5, "record")
     assert asked.proposal == 1.0
-    for number in ("62.25 %", "73.11 %", "88.08 %", "98.2 %", "99.97 %"):
+    for number in ("62.2 %", "73.1 %", "88.1 %", "98.2 %", "99.97 %"):
         assert number in asked.why
+    assert OFTEN_LESS in asked.why
+    assert "a person (patient)" in questions.epsilon_question(1e-5, "patient").why
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from prismfl.core.release import Release
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.runs.directory import Message, RunDirectory
-from prismfl.runs.result import noise_of, predictor, result_of, save_synthetic, state_digest, total_of
+from prismfl.runs.result import noise_of, predictor, result_of, save_synthetic, state_digest
+from prismfl.runs.starting import total_of
 from prismfl.sources import DEPLOYMENT, SIMULATION
 from tests.laws.world import make_job
 

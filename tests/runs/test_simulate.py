@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from prismfl.errors import UserError
+from prismfl.privacy.ledger.book import Ledger
+from prismfl.privacy.ledger.place import LEDGER_FILE
+from prismfl.report.facts import collect
 from prismfl.runs import simulate
 from prismfl.runs.directory import RunDirectory
+from prismfl.runs.opened import open_run
 from tests.runs.small import small_config, small_run
 
 
@@ -22,6 +26,25 @@ def test_a_run_leaves_a_whole_directory(tmp_path: Path) -> None:
     assert {(m.round, m.site, m.direction) for m in run.messages()} == {
         (r, s, d) for r in (0, 1) for s in ("site-0", "site-1") for d in ("up", "down")
     }
+
+
+def test_without_a_transcript_the_ledger_is_still_the_evidence(tmp_path: Path) -> None:
+    """What is lost is the list of what crossed; who was charged for which bytes is not, nor how much crossed."""
+    kept, bare = (simulate.run(small_config(tmp_path / k, transcript=k)) for k in ("digests", "none"))
+    run = RunDirectory.open(tmp_path / "none")
+    assert run.messages() == []
+    assert not (run.path / "transcript.jsonl").exists()
+    assert not (run.path / "transcript").exists()
+    assert (bare.digest, bare.bytes_up, bare.bytes_down) == (kept.digest, kept.bytes_up, kept.bytes_down)
+    with Ledger.open(run.path / "ledger" / LEDGER_FILE, create=False) as ledger:
+        charges = ledger.charges(run=str(run.read_json("config.json")["run"]))
+        assert ledger.verify()
+    assert len({charge.release for charge in charges}) == len({charge.digest for charge in charges}) == 4
+    facts = collect(run.path)
+    assert [row["up"] for row in facts["traffic"]["rounds"]] == [bare.bytes_up // 2] * 2
+    assert "transcript" in {row["what"] for row in facts["missing"]}
+    with pytest.raises(UserError, match="kept no message"):
+        open_run(run.path).release("site-0", 0)
 
 
 def test_the_seed_makes_the_same_run_and_another_seed_another(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import ast
 from importlib import resources
 
 SPLITS = ("iid", "dirichlet(0.3)", "pathological(2)", "shards(2)", "natural(COLUMN)", "fedlap")
-ENCODERS = ("auto", "none", "scattering", "efficientnet-lite0")
+ENCODERS = ("auto", "none", "scattering", "efficientnet-lite0", "ngrams")
 
 
 def method_names() -> list[str]:
@@ -20,7 +20,7 @@ def method_names() -> list[str]:
 def data_names() -> list[str]:
     """The names in the declarations of `DATASETS`."""
     calls = [node for node in ast.walk(_parsed("data", "datasets.py")) if isinstance(node, ast.Call) and node.args]
-    made = [call for call in calls if getattr(call.func, "id", None) in ("_image", "_table")]
+    made = [call for call in calls if getattr(call.func, "id", None) in ("_image", "_table", "_parted")]
     return [str(call.args[0].value) for call in made if isinstance(call.args[0], ast.Constant)]
 
 

@@ -27,6 +27,7 @@ def new(
     records: options.Records = None,
     image_size: options.ImageSize = None,
     channels: options.Channels = None,
+    features: options.Features = None,
     approval: Annotated[bool, typer.Option(help="Whether each release waits for a person at its site.")] = True,
 ) -> None:
     """Write a folder for each party: its own file with comments, and its steps. No key is made here."""
@@ -43,6 +44,7 @@ def new(
         cap,
         image_size=image_size,
         channels=channels,
+        features=features,
         approval=approval,
         **told,
     )

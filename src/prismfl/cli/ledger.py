@@ -49,7 +49,7 @@ def cap(
     path: At = None,
     fmt: Format = "table",
 ) -> None:
-    """Set a data set's cap, on the record. Runs that are under way keep what they reserved."""
+    """Set a data set's cap, on the record; a site.toml cannot go beyond it. Runs under way keep what they reserved."""
     from prismfl.privacy.ledger.keeping import set_cap
     from prismfl.report.ledgers import dataset_facts, dataset_row
 

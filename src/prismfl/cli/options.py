@@ -127,6 +127,10 @@ Channels = Annotated[
     int | None,
     typer.Option("--channels", min=1, max=3, help="1 (grey) or 3 (colour) for own images (default: as all have it)."),
 ]
+Features = Annotated[
+    int | None,
+    typer.Option("--features", min=1, help="Numbers in each record of an npz table (default: none, it holds images)."),
+]
 Test = Annotated[
     str | None,
     typer.Option(

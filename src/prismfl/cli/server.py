@@ -28,6 +28,10 @@ def init(
     ] = None,
     quorum: Annotated[int, typer.Option(help="Releases that a round needs.")] = 2,
     deadline: Annotated[float, typer.Option(help="Seconds that a round may take.")] = 600.0,
+    close_after: Annotated[
+        float | None,
+        typer.Option(help="Seconds that a round stays open once the quorum has answered; else until the deadline."),
+    ] = None,
     join: Annotated[float, typer.Option(help="Seconds to wait for sites before the first round.")] = 600.0,
     evaluate: Annotated[bool, typer.Option(help="Measure accuracy on a named data set's test part.")] = False,
 ) -> None:
@@ -36,6 +40,7 @@ def init(
     from prismfl.server.config import ServerConfig, init_server
 
     given = {"host": host, "port": port, "quorum": quorum, "deadline": deadline, "join": join, "evaluate": evaluate}
+    given["close_after"] = close_after
     names = list(dict.fromkeys([*(name or []), *([host] if host != "0.0.0.0" else []), "127.0.0.1", "localhost"]))
     init_server(folder, validate(ServerConfig, given, "the options"), names)
     terminal.say(f"made {folder}; give {folder / 'keys' / 'ca.pem'} to the sites and enroll their keys/node.pub")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from prismfl.cli import terminal
-from prismfl.cli.options import Channels, Classes, Delta, Format, ImageSize, Label, Log, Schema, Unit
+from prismfl.cli.options import Channels, Classes, Delta, Features, Format, ImageSize, Label, Log, Schema, Split, Unit
 from prismfl.errors import UserError
 from prismfl.files.atomic import OTHERS
 from prismfl.site.folder import FILE, close_site
@@ -76,12 +76,14 @@ def init(
     classes: Classes = None,
     image_size: ImageSize = None,
     channels: Channels = None,
+    features: Features = None,
     bounds: Annotated[
         str | None, typer.Option(help="LOW,HIGH of the values in an npz file (default: by the type of its numbers).")
     ] = None,
     part: Annotated[
         str | None, typer.Option(help="For trials: 0/3 is the first of three parts of the data (default: all).")
     ] = None,
+    split: Split = None,
     approval: Annotated[bool, typer.Option("--approval", help="Every release waits for a person.")] = False,
     honest: Annotated[
         int | None,
@@ -94,14 +96,14 @@ def init(
     facts = {"data": data, "delta": delta, "unit": unit, "label": label, "schema": schema, "classes": classes}
     if (folder / FILE).exists():
         raise UserError(f"'{folder}' holds a site already; choose another folder.")
-    found = terminal.own_data({**facts, "image_size": image_size, "channels": channels})
+    found = terminal.own_data({**facts, "image_size": image_size, "channels": channels, "features": features})
     from prismfl.site.making import declared_site, make_site
 
     methods = method or [found[key] for key in ("method",) if key in found]
     if not methods:
         raise UserError("Which methods may run here? Give --method; `prismfl methods` lists them.")
     limit = next((found[key] for key in ("cap", "epsilon") if found.get(key) is not None), "1.0")
-    taken = {key: found.get(key) for key in ("delta", "unit", "label", "image_size", "channels")}
+    taken = {key: found.get(key) for key in ("delta", "unit", "label", "image_size", "channels", "features")}
     config = declared_site(
         **taken,
         data=found["data"],
@@ -112,6 +114,7 @@ def init(
         schema=found.get("schema_file"),
         bounds=bounds,
         part=part,
+        split=split,
         approval=approval,
         honest=honest,
     )
@@ -126,7 +129,7 @@ def check(folder: Folder, fmt: Format = "table") -> None:
     """Read the site's data by the facts in site.toml, and show what is declared, left out and allowed."""
     from prismfl.report.sites import declared_facts, fact_rows
     from prismfl.site import data as site_data
-    from prismfl.site.config import load_site
+    from prismfl.site.config import cap_by_hand, load_site
     from prismfl.site.making import reread
 
     config = load_site(folder)
@@ -134,6 +137,8 @@ def check(folder: Folder, fmt: Format = "table") -> None:
     data = reread(folder, config, terminal.say, always=True) or site_data.load(folder, config)
     found = declared_facts(folder, config, data)
     terminal.rows(f"Site {config.name}", fact_rows(found), fmt, value=found)
+    if (line := cap_by_hand(folder, config)) is not None:
+        terminal.say(f"warning: {line}")
 
 
 @app.command()
@@ -149,9 +154,9 @@ def join(
     log: Log = "text",
 ) -> None:
     """Join a server and answer it until stopped."""
+    from prismfl.data import DATASETS
     from prismfl.site import joining
-    from prismfl.site.config import load_site
-    from prismfl.site.making import reread
+    from prismfl.site.config import cap_by_hand, load_site
     from prismfl.site.servers import load_server, place_of
     from prismfl.transport.flower import children
 
@@ -168,7 +173,10 @@ def join(
         raise UserError(f"This site is running already (process {other}).")
     if insecure:
         say("warning: --insecure: no encryption, and nobody proves who they are; for trials only")
-    reread(folder, config, say, always=False)
+    if config.data not in DATASETS:
+        joining.reread_apart(folder, say)
+    if (line := cap_by_hand(folder, config)) is not None:
+        say(f"warning: {line}")
     if config.noise == "seeded":
         say('warning: noise = "seeded" in site.toml: for simulation only, it protects nobody')
     try:

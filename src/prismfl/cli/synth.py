@@ -1,4 +1,4 @@
-"""`prismfl synth`: a private data set in, a synthetic one with a certificate out. Images and tables."""
+"""`prismfl synth`: a private data set in, a synthetic one with a certificate out. Images, tables and patients."""
 
 from __future__ import annotations
 
@@ -89,8 +89,11 @@ def synth(
     facts = {key: value for key, value in locals().items() if key in OWN}
     given = {"epsilon": epsilon, "delta": delta, "public": public, "encoder": encoder, "cap": cap}
     found = terminal.own_data({**facts, **given})
-    table = is_table(found["data"])
-    if table:
+    patients = is_patients(found["data"], found.get("schema_file"))
+    table = not patients and is_table(found["data"])
+    if patients:
+        refuse({"--label": label, "--classes": classes, "--keep": keep, "--drop": drop}, "patients", "tables")
+    elif table:
         no_images = {"--image-size": image_size, "--channels": channels}
         refuse({"--public": public, "--encoder": encoder, "--images": images, **no_images}, "a table", "images")
     else:
@@ -104,10 +107,17 @@ def synth(
             "--method": method,
         }
         refuse({**own, "--force": force or None}, "images", "tables")
-    wanted = _asked(found, out, force=force)
+    wanted = _asked(found, out, table=table, force=force)
     options = {key: found[key] for key in ("data", "epsilon", "delta")} | {"out": wanted, "warn": terminal.warn}
     options |= {"seed": seed, "ledger": ledger, "cap": found.get("cap")}
-    if table:
+    if patients:
+        from prismfl.synth.patients import synth_patients
+
+        options |= {"schema": found.get("schema_file"), "records": records, "rows": rows, "unit": unit}
+        options |= {"public": found.get("public"), "encoder": found.get("encoder"), "data_dir": data_dir}
+        with terminal.progress() as progress, listening(progress):
+            made = synth_patients(**options, sets=sets or [])
+    elif table:
         from prismfl.synth.tables import preferred, synth_table
 
         options |= {key: found.get(key) for key in ("label", "classes", "unit")} | {"records": records, "rows": rows}
@@ -135,7 +145,7 @@ def _in_all(found: Mapping[str, Any]) -> int | None:
     return found["records"] * found.get("sites", RunConfig().sites) if found.get("records") else None
 
 
-def _asked(found: dict[str, Any], out: Path | None, *, force: bool) -> Path:
+def _asked(found: dict[str, Any], out: Path | None, *, table: bool, force: bool) -> Path:
     """Where the copy goes. What a config's own default is, is put in its place."""
     from prismfl.files.fresh import refuse_existing
     from prismfl.runs.config import RunConfig
@@ -145,7 +155,7 @@ def _asked(found: dict[str, Any], out: Path | None, *, force: bool) -> Path:
     found["delta"] = RunConfig().delta if found.get("delta") is None else found["delta"]
     if out is not None:
         return out
-    place = Path("synthetic.csv" if is_table(found["data"]) else "synthetic")
+    place = Path("synthetic.csv" if table else "synthetic")
     if not force:
         refuse_existing([place])
     return place
@@ -173,3 +183,11 @@ def is_table(data: str) -> bool:
     from prismfl.data.found import TABLES
 
     return DATASETS[data].kind == "table" if data in DATASETS else data.lower().endswith(TABLES)
+
+
+def is_patients(data: str, schema: str | Path | None) -> bool:
+    """Whether records are texts or have several parts: a named set of such, or files whose schema declares them."""
+    from prismfl.data import DATASETS
+    from prismfl.data.parts_file import is_parted
+
+    return DATASETS[data].parts is not None if data in DATASETS else is_parted(schema)

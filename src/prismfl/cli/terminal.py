@@ -59,7 +59,8 @@ def ago(seconds: float | None) -> str:
 
 def serve(port: int, watched: Watched) -> None:
     """Answer a monitor until Ctrl-C."""
-    from prismfl.transport.watch import HOST, watch_server
+    from prismfl.transport.local import HOST
+    from prismfl.transport.watch import watch_server
 
     server = watch_server(port, watched)
     say(f"http://{HOST}:{server.server_port}/metrics, /health and /ready; stop with Ctrl-C")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,9 @@ from pydantic import ConfigDict, Field
 
 from prismfl.errors import UserError
 from prismfl.privacy.cost import Cost, Relation
-from prismfl.rng import NoiseStream
+
+if TYPE_CHECKING:  # an idle site reads its config, and has no torch
+    from prismfl.rng import NoiseStream
 
 MODULUS_BITS = 64
 

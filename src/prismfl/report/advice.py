@@ -127,7 +127,8 @@ def share_of(facts: Facts) -> float | None:
     sigma, rounds = settings.get("sigma"), settings.get("rounds")
     if not sigma or not rounds or not g.get("private") or not set(g.get("leaves", {}).values()) & {"weights"}:
         return None
-    sent = facts["traffic"]["up"] / max(1, len(facts["traffic"]["sites"])) / rounds  # bytes of one site in one round
+    senders = len(facts["traffic"]["sites"]) or int(facts["setting"]["sites"])
+    sent = facts["traffic"]["up"] / max(1, senders) / rounds  # bytes of one site in one round
     numbers, sites = int(sent / BYTES), int(facts["setting"]["sites"])
     if not numbers or not releases:
         return None

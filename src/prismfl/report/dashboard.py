@@ -7,7 +7,6 @@ figures. A report opens in the sharing edition unless the on-site one is asked f
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,8 +30,8 @@ from prismfl.runs.directory import RunDirectory, runs_below
 from prismfl.runs.pulse import FINISHED, RUNNING, standing
 from prismfl.runs.reopen import reopen
 from prismfl.runs.result import noise_of
+from prismfl.transport.local import HOST, is_own_host, same_token
 
-HOST = "127.0.0.1"
 COOKIE = "prismfl"
 MOST_COMPARED = 8
 ODD = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
@@ -141,12 +140,11 @@ def make_app(root: Path, token: str) -> FastAPI:
     app = FastAPI(title="prismfl", docs_url=None, redoc_url=None, openapi_url=None)
 
     def allowed(request: Request) -> None:
-        host = request.headers.get("host", "").rsplit(":", 1)[0]
-        if host not in (HOST, "localhost", "testserver"):  # a foreign name that resolves to loopback is an attack
+        port = (request.scope.get("server") or ("", 0))[1]
+        if not is_own_host(request.headers.get("host"), port):  # a foreign name that resolves to loopback is an attack
             raise HTTPException(421, "This page answers to 127.0.0.1 and localhost only.")
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        given = request.cookies.get(COOKIE) or bearer
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        if not same_token(request.cookies.get(COOKIE) or bearer, token):
             raise HTTPException(401, "Open the address that prismfl dashboard printed: it carries the token.")
 
     inside = [Depends(allowed)]
@@ -164,7 +162,7 @@ def make_app(root: Path, token: str) -> FastAPI:
 
     @app.get("/enter")
     def enter(token_given: Annotated[str, fastapi.Query(alias="token")] = "") -> Response:
-        if not hmac.compare_digest(token_given.encode(), token.encode()):
+        if not same_token(token_given, token):
             raise HTTPException(401, "Wrong token.")
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")

@@ -1,19 +1,18 @@
 """The release desk as a page: what waits for a person on this machine, and the decision.
 
 Who may drive it: whoever has the token that was printed on the operator's terminal. It travels in a header that no
-other page can set, never in an address that is sent, a cookie (which other ports of this machine would get) or a log. A
-name that was made to point here is another `Host` and gets nothing. The page fetches nothing from elsewhere, and every
-word on it that a server may have chosen is set as text.
+other page can set (see `transport.local`), never in an address that is sent, a cookie (which other ports of this
+machine would get) or a log. The page fetches nothing from elsewhere, and every word on it that a server may have chosen
+is set as text.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ from prismfl.errors import PrismError, UserError
 from prismfl.files.bounded import load_json, read_regular, read_text
 from prismfl.report.page import template
 from prismfl.site.approvals import Approvals
-from prismfl.transport.watch import HOST, is_own_host
+from prismfl.transport.local import HOST, LocalHandler, listen
 
-TOKEN = "X-Prismfl-Token"
 MOST_BODY, MOST_PICTURE = 10_000, 16 * 2**20
 ROWS = "first rows of "
 
@@ -58,29 +56,20 @@ def desk_server(folder: Path, token: str, *, port: int = 0) -> ThreadingHTTPServ
     """The desk's server on loopback."""
     approvals = Approvals(folder)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(LocalHandler):
         """The page, which holds nothing; and what it asks for, with the token."""
 
-        server_version, sys_version = "prismfl", ""
-
         def do_GET(self) -> None:
-            if not is_own_host(self.headers.get("host"), server.server_port):
-                return self._send(HTTPStatus.MISDIRECTED_REQUEST, b"")
             if self.path == "/":
                 return self._page()
             return self._guarded(self._read)
 
         def do_POST(self) -> None:
-            if not is_own_host(self.headers.get("host"), server.server_port):
-                return self._send(HTTPStatus.MISDIRECTED_REQUEST, b"")
             return self._guarded(self._decide)
 
         def _guarded(self, answer: Callable[[], None]) -> None:
-            origin = self.headers.get("origin")
-            known = origin is None or origin in (f"http://{name}:{server.server_port}" for name in (HOST, "localhost"))
-            given = self.headers.get(TOKEN, "").encode(errors="replace")
-            if not known or not hmac.compare_digest(given, token.encode()):
-                return self._send(HTTPStatus.UNAUTHORIZED, b"")
+            if not self.has_token(token):
+                return self.send(HTTPStatus.UNAUTHORIZED)
             try:
                 return answer()
             except PrismError as error:
@@ -92,15 +81,15 @@ def desk_server(folder: Path, token: str, *, port: int = 0) -> ThreadingHTTPServ
                 return self._json(HTTPStatus.OK, held_facts(folder))
             if len(parts) == 4 and parts[:2] == ["api", "held"] and parts[3] in approvals.pictures(parts[2]):
                 raw = read_regular(approvals.folder / parts[2] / parts[3], limit=MOST_PICTURE)
-                return self._send(HTTPStatus.OK, raw, "image/png")
-            return self._send(HTTPStatus.NOT_FOUND, b"")
+                return self.send(HTTPStatus.OK, raw, "image/png")
+            return self.send(HTTPStatus.NOT_FOUND)
 
         def _decide(self) -> None:
             parts, size = self.path.split("/")[1:], self.headers.get("content-length", "")
             if self.headers.get_content_type() != "application/json" or not size.isdigit() or int(size) > MOST_BODY:
-                return self._send(HTTPStatus.BAD_REQUEST, b"")
+                return self.send(HTTPStatus.BAD_REQUEST)
             if len(parts) != 3 or parts[:2] != ["api", "held"]:
-                return self._send(HTTPStatus.NOT_FOUND, b"")
+                return self.send(HTTPStatus.NOT_FOUND)
             try:
                 told = load_json(self.rfile.read(int(size)), depth=1)
                 decision, by, reason = (told[key] for key in ("decision", "by", "reason"))
@@ -118,29 +107,9 @@ def desk_server(folder: Path, token: str, *, port: int = 0) -> ThreadingHTTPServ
                 "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
             )
             raw = template("desk.html").replace("/*nonce*/", nonce).encode()
-            self._send(HTTPStatus.OK, raw, "text/html; charset=utf-8", policy)
+            self.send(HTTPStatus.OK, raw, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
         def _json(self, status: HTTPStatus, value: object) -> None:
-            self._send(status, json.dumps(value, allow_nan=False).encode(), "application/json")
+            self.send(status, json.dumps(value, allow_nan=False).encode(), "application/json")
 
-        def _send(
-            self, status: HTTPStatus, raw: bytes, kind: str = "text/plain", policy: str = "default-src 'none'"
-        ) -> None:
-            self.send_response(status)
-            headers = {"Content-Type": kind, "Content-Length": str(len(raw)), "Content-Security-Policy": policy}
-            headers |= {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-            headers |= {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin"}
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """No line: a request may hold what should not be kept."""
-
-    try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
-    except OSError as error:
-        raise UserError(f"Cannot listen on {HOST}:{port}: {error.strerror}; choose another with --port.") from None
-    server.daemon_threads = True
-    return server
+    return listen(port, Handler)

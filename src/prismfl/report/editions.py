@@ -118,6 +118,8 @@ MISSING = {
     "result": "The run has no result.json that can be read: it was cut off before it was written.",
     "environment": "The run has no environment.json that can be read: versions are not known.",
     "ledger": "The ledgers cannot be read or are not at hand.",
+    "transcript": "No message was kept, nor a line about it (transcript = none): bytes are those of each round, not of "
+    "each site, and what crossed cannot be held against the ledgers.",
     "start": "The model starts from an earlier run, and what that one cost is not in these figures.",
     "pictures": "The synthetic set is not of images (or its picture is missing), so none is shown.",
     "attacks": "No attack was run: prismfl attack RUN.",

@@ -17,13 +17,14 @@ from prismfl.files import inside as run_files
 from prismfl.methods import METHODS
 from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
+from prismfl.privacy.guessing import most_right
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report.delivered import delivered
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
 from prismfl.report.released import noise_to_signal
 from prismfl.report.tables import best_scores
-from prismfl.runs.directory import Message, RunDirectory
+from prismfl.runs.directory import RunDirectory
 from prismfl.runs.pulse import seconds_so_far, standing
 from prismfl.runs.result import noise_of
 from prismfl.sources import SIMULATION
@@ -68,7 +69,7 @@ def collect(path: Path) -> OnSiteFacts:
         noise_to_signal=noise_to_signal(run, result.get("sigma"))
         if _noisy_on_site(guarantee) and not config.get("secure")
         else None,
-        traffic=_traffic(run.messages()),
+        traffic=_traffic(run),
         pictures=_pictures(path, missing),
         delivered=delivered(run, private=is_own(config, result) and not _protected(guarantee)),
         partition=None,
@@ -86,6 +87,8 @@ def collect(path: Path) -> OnSiteFacts:
     )
     if config.get("start") and "epsilon_total" not in result:
         missing.append(lacking("start"))
+    if config.get("transcript") == "none":
+        missing.append(lacking("transcript"))
     missing += [lacking(what) for what in ("attacks", "audits") if not facts[what]]
     if status != "finished":
         missing.append(lacking("unfinished"))
@@ -225,14 +228,18 @@ def allowed(epsilon: float, delta: float) -> Facts:
         "epsilon": epsilon,
         "delta": delta,
         "auc": float((np.diff(rates) * best[1:]).sum()),
-        "right_guess": float((1 + (best - rates).max()) / 2),
+        "right_guess": most_right(epsilon, delta),
         **{f"tpr_at_{rate:g}": float(value) for rate, value in zip(LOW_RATES, low)},
     }
 
 
-def _traffic(messages: list[Message]) -> Facts:
+def _traffic(run: RunDirectory) -> Facts:
+    """The bytes that crossed, by round and by site; of a run without a transcript, by round."""
     rounds: dict[int, dict[str, int]] = {}
     sites: dict[str, dict[str, int]] = {}
+    messages = run.messages()
+    for row in () if messages else run.metrics():
+        rounds[int(row["round"])] = {"up": int(row.get("bytes_up", 0)), "down": int(row.get("bytes_down", 0))}
     for m in messages:
         for row in (
             rounds.setdefault(m.round + 1, {"up": 0, "down": 0}),

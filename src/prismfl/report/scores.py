@@ -51,8 +51,14 @@ def tables_part(facts: Facts) -> str:
     useful, faithful = found.get("useful") or {}, found.get("faithful") or {}
     if "accuracy" in facts["withheld"] or not useful:
         return ""
-    shown = ("accuracy", "balanced_accuracy", "f1", "auc", "average_precision")
-    rows = [[SCORE_NAMES[key], *(_percent(scores.get(key)) for scores in useful.values())] for key in shown]
+    if any("r2" in scores for scores in useful.values()):
+        rows = [
+            [SCORE_NAMES[key], *(score_rows(scores, ())[SCORE_NAMES[key]] for scores in useful.values())]
+            for key in ("r2", "mae")
+        ]
+    else:
+        shown = ("accuracy", "balanced_accuracy", "f1", "auc", "average_precision")
+        rows = [[SCORE_NAMES[key], *(_percent(scores.get(key)) for scores in useful.values())] for key in shown]
     table = simple_rows(["score", *useful], rows)
     distances = [[DISTANCES[key], "-" if value is None else f"{value:.3f}"] for key, value in faithful.items()]
     return (

@@ -216,7 +216,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
     runs = [facts, *others]
     known = [f for f in runs if f["utility"]["accuracy"] is not None]
     if not known:
-        return "<p>This run has no accuracy on record.</p>"
+        return tables_part(facts) or "<p>This run has no accuracy on record.</p>"
     rows = [(run_name(f), f["utility"]["accuracy"]) for f in known]
     colours = [_colour(f) for f in known]
     bars_ = [(name, value, f"{value:.1f} %") for name, value in rows]

@@ -81,7 +81,13 @@ def render_table(facts: Mapping[str, Any]) -> str:
     checks = [[what, "yes" if held else "no"] for what, held in facts["checks"].items()]
     shown = [*facts["columns"], *([facts["unit"]] if facts["unit"] else [])]
     drawn = "".join(
-        bars(f"column-{i}", one["name"], [(n, v, f"{100 * v:.1f} %") for n, v in one["shares"]], label=one["name"])
+        bars(
+            f"column-{i}",
+            one["name"],
+            [(n, v, f"{100 * v:.1f} %") for n, v in one["shares"]],
+            label=one["name"],
+            high=_whole_bar([v for _, v in one["shares"]]),
+        )
         + f'<p class="quiet">{escape(one["words"])}</p>'
         for i, one in enumerate(shown)
     )
@@ -136,8 +142,15 @@ def _units(schema: Schema, raw: Mapping[str, Sequence[Any]]) -> Facts | None:
     return {"name": f"rows of a {schema.unit}", "shares": shares, "words": f"{total} of them"}
 
 
+def _whole_bar(shares: Sequence[float]) -> float:
+    """The share that a whole bar stands for: by the largest share alone, half of the rows would look like all."""
+    return next((high for high in (0.1, 0.25, 0.5) if max(shares, default=0.0) <= high), 1.0)
+
+
 def _short(column: Column, value: float) -> str:
-    return f"{value:.4g}" if column.type == "numeric" else column.words(value)
+    if column.type != "numeric":
+        return column.words(value)
+    return f"{float(f'{value:.4g}'):,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _plain(value: object) -> str:

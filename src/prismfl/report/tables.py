@@ -95,7 +95,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
     rows = {
         "method": result["method"],
         "data": f"{result['data']}, {result['split']}, {result['sites']} sites",
-        "accuracy": accuracy,
+        **({} if _predicts_number(result) else {"accuracy": accuracy}),
         **_fitting(result),
         **_models(result),
         **_learnt(result),
@@ -150,19 +150,30 @@ def _models(result: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _predicts_number(result: Mapping[str, Any]) -> bool:
+    found = (result.get("tables") or {}).get("useful") or {}
+    return any("r2" in scores for scores in found.values())
+
+
 def _learnt(result: Mapping[str, Any]) -> dict[str, str]:
-    """What models learn from a synthetic table: accuracy, and the score that fits its classes."""
+    """What models learn from a synthetic table: the scores that fit its classes, or the number that is predicted."""
     stays = f" ({STAYS})" if result.get("own_data") else ""
     found = (result.get("tables") or {}).get("useful") or {}
     return {f"{name}, on synthetic": learnt_words(scores) + stays for name, scores in found.items()}
 
 
 def learnt_words(scores: Mapping[str, Any]) -> str:
-    """The two scores that say most of a model of such data: average precision or accuracy, and the area."""
+    """The two scores that say most: average precision or accuracy, and the area; of a predicted number R2 and MAE."""
+    if "r2" in scores:
+        return ", ".join(f"{word} {_plain_number(scores[key])}" for key, word in (("r2", "R2"), ("mae", "MAE")))
     rare = bool(scores.get("unbalanced")) and scores.get("average_precision") is not None
     first = "average_precision" if rare else "accuracy"
     area = "" if scores.get("auc") is None else f", AUC {scores['auc']:.1f} %"
     return f"{SCORE_NAMES[first]} {scores[first]:.1f} %{area}"
+
+
+def _plain_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def model_words(scores: Mapping[str, Any]) -> str:

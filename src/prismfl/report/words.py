@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from prismfl.privacy.guessing import guess_words, most_right, percent
 from prismfl.sources import NO_PROTECTION
 
 __all__ = ["NO_PROTECTION"]
@@ -92,12 +93,13 @@ def meaning(g: Facts) -> str:
 
 
 def _promise(g: Facts) -> str:
-    allows = g["allows"]
+    allows, what = g["allows"], f"one {unit_words(g['unit'])}"
+    right, any_run = allows["right_guess"], most_right(g.get("epsilon_total", g["epsilon"]), g["delta"])
+    bound = "" if any_run - right < 0.0005 else f": by this run's own noise (epsilon alone: {percent(any_run)} %)"
     return (
-        f"Whoever sees everything that left learns almost the same whether or not any one {unit_words(g['unit'])} was "
-        f"used. Somebody who must guess if it was, knowing all else, is right at most "
-        f"{100 * allows['right_guess']:.1f} % of the time (a coin: 50 %), however clever the attack. With at most 1 % "
-        f"false alarms, at most {100 * allows['tpr_at_0.01']:.1f} % of those who were used can be named."
+        f"Whoever sees everything that left learns almost the same whether or not any {what} was used. Somebody "
+        f"{guess_words(right, 'it')}{bound}. With at most 1 % false alarms, at most "
+        f"{100 * allows['tpr_at_0.01']:.1f} % of those who were used can be named."
     )
 
 

@@ -24,6 +24,8 @@ from prismfl.nets.encoders.named import NAMES, built, ours
 from prismfl.nets.encoders.names import Part, is_ours
 from prismfl.nets.encoders.scripts import SUFFIXES as SCRIPTS
 from prismfl.nets.encoders.scripts import load_script
+from prismfl.nets.encoders.vectors import SUFFIXES as VECTORS
+from prismfl.nets.encoders.vectors import load_vectors
 from prismfl.nets.encoders.wrapped import Wrapped
 from prismfl.runs import planning
 from prismfl.runs.config import RunConfig, check_keys, written
@@ -67,12 +69,14 @@ def _encoder(part: Part) -> Encoder:
         return ours(part)
     if place.suffix == ONNX:
         return load_onnx(place, digest=part.digest)
+    if place.suffix in VECTORS:
+        return load_vectors(place, digest=part.digest)
     if place.suffix in SCRIPTS:
         return load_script(place, digest=part.digest)
     if ":" not in part.body:
         raise UserError(
             f"Unknown encoder '{part.body:.80}'; known: {', '.join(NAMES)}, pkg.mod:build, or a file that ends in "
-            f"{', '.join((ONNX, *SCRIPTS))}."
+            f"{', '.join((ONNX, *SCRIPTS, *VECTORS))}."
         )
     build = _found(part.body, "encoder", "build", "a function that makes it")
     if not callable(build):

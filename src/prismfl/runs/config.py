@@ -32,6 +32,7 @@ class RunConfig(BaseModel):
     classes: list[str] | None = Field(None, description="declared classes of your own data")
     image_size: int | None = Field(None, ge=8, description="pixels a side that your own images are brought to")
     channels: Literal[1, 3] | None = Field(None, description="1 (grey) or 3 (colour) for your own images")
+    features: int | None = Field(None, ge=1, description="numbers in each record of your own npz table")
     unit: str = Field("record", description="what is protected: record, or a column such as patient_id")
     relation: Literal["add-remove", "replace-one"] = "add-remove"
     test: float | str = Field(
@@ -48,6 +49,7 @@ class RunConfig(BaseModel):
         None, description="convnet, lenet, mlp, logreg; 'convnet:32' (the default) sets the width; tables: mlp"
     )
     public: str | None = Field(None, description="public images: a data set, a folder, or 'procedural'")
+    public_text: str | None = Field(None, description="public sentences, one a line: a file (default: written ones)")
     public_count: int = Field(2000, ge=1, description="how many public images are used")
     encoder: str | None = Field(
         None,
@@ -67,8 +69,16 @@ class RunConfig(BaseModel):
         ge=0,
         description="processes that simulate sites side by side; 0: one a physical core, as `prismfl run` has it",
     )
-    transcript: Literal["ends", "full", "digests"] = Field(
-        "ends", description="which rounds are kept whole; ends: the first and the last, of fifty sites at most"
+    memory: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="gigabytes that a private step may take, 4 if not set: with less it takes fewer records at a time",
+    )
+    transcript: Literal["none", "digests", "ends", "full"] = Field(
+        "ends",
+        description="what is kept of what crossed; ends: the first and the last round, of fifty sites at most; "
+        "digests: nothing whole; none: no line a message either, only each round's bytes",
     )
     ledger: str | None = Field(None, description="folder of the ledgers that last (your own data: yours by default)")
     dataset: str | None = Field(None, description="declared name of your own data on the ledger (default: their path)")

@@ -12,7 +12,7 @@ from prismfl.errors import UserError
 from prismfl.files.atomic import write_atomically
 from prismfl.files.fresh import write_new
 from prismfl.files.written import toml_value
-from prismfl.privacy.guessing import most_right
+from prismfl.privacy.guessing import OFTEN_LESS, guess_words, most_right
 from prismfl.runs.config import HERE
 
 SCHEMA = "schema.toml"
@@ -56,10 +56,9 @@ def config_text(keys: Mapping[str, Any]) -> str:
     lines = ["# Made by `prismfl new`: plan, run, synth, partition and site init in this folder read it."]
     lines += [f"{key} = {toml_value(keys[key])}  # {why}" for key, why in WHY.items() if keys.get(key) is not None]
     if keys.get("epsilon") is not None:
-        right = f"{100 * most_right(keys['epsilon'], keys['delta']):.3g} %"
-        lines.append(
-            f"# Whether one {keys['unit']} is among the data can be guessed right {right} of the time at most."
-        )
+        words = guess_words(most_right(keys["epsilon"], keys["delta"]), f"one {keys['unit']}")
+        lines.append(f"# Epsilon {keys['epsilon']:g}: {words}.")
+        lines.append(f"# {OFTEN_LESS}.")
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,11 @@ from prismfl.core.method import Settings
 from prismfl.core.payloads import JsonDict
 from prismfl.data import DATASETS, Schema, Spec, load_public
 from prismfl.data.declared import declared_schema
+from prismfl.data.facts import parted_facts
+from prismfl.data.parts_file import is_parted, parse_parts, parts_words, read_patient_file
 from prismfl.data.public import is_named
+from prismfl.data.public_rows import WRITTEN, load_public_rows
+from prismfl.data.schema import check_classes, plain
 from prismfl.data.schema_file import read_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, check, validate
@@ -51,6 +55,8 @@ def describe(
     method = find_method(config.method)
     if method.pooled:
         raise UserError(f"Method '{method.name}' needs all records in one place; it cannot run over sites.")
+    if config.public_text not in (None, WRITTEN):
+        raise UserError("Sites have no file of public sentences in common: leave out public_text in a federation.")
     config = with_columns(mixed_public(config, method), method, schema)
     if config.unit == "record" and spec.unit is not None:
         config = config.model_copy(update={"unit": spec.unit})
@@ -58,18 +64,26 @@ def describe(
     looked, own = travelling(asked_for(config, method, itself=True))
     encoder = agreed(looked, own)
     asked = config.model_copy(update={"sites": len(names), "seed": config.seed or 0, "public": images})
-    asked = asked.model_copy(update={"encoder": looked, "settings": with_layers(asked.settings, encoder)})
+    layered = with_layers(asked.settings, encoder if spec.parts is None else None)
+    asked = asked.model_copy(update={"encoder": looked, "settings": layered})
     resolve(asked, task_of(asked, spec, method), method)  # refuses what cannot be before anything is rehearsed
     found = load_images(asked, spec, source) if method.needs_public else None
     task = task_of(asked, spec, method, found)
-    task = replace(task, encoder=ready(encoder, task))
+    encoder = ready(encoder, task)
+    task = replace(task, encoder=encoder)
     asked, _ = tuned(asked, task, method)
     settings = resolve(asked, task, method)
     told = asked.model_copy(update={"settings": settings.model_dump(mode="json")}).model_dump(mode="json")
     body = {
         "protocol": PROTOCOL,
         "config": {k: told[k] for k in TRAVELS},
-        "spec": {"name": Path(spec.name).name, "kind": spec.kind, "shape": [*spec.shape], "classes": [*spec.classes]},
+        "spec": {
+            "name": Path(spec.name).name,
+            "kind": spec.kind,
+            "shape": [*spec.shape],
+            "classes": [*spec.classes],
+            **({} if spec.parts is None else {"parts": parts_words(spec.parts)}),
+        },
         "train_size": spec.train_size,
         "schema": None if schema is None else schema_digest(schema),
         "public": None if found is None else images_digest(found),
@@ -93,10 +107,19 @@ def public_images(given: str | None) -> tuple[str | None, str | None]:
 
 
 def load_images(config: RunConfig, spec: Spec, source: str | None) -> torch.Tensor:
-    """The public images of a run, from `source` (a name or a folder); drawn ones without it."""
-    channels, height, width = spec.shape
+    """The public images of a run, from `source` (a name or a folder); drawn ones without it. Of records of several
+    parts public rows, whose sentences the grammar writes."""
     where: str | Path = source or "procedural"
     where = where if is_named(str(where)) else Path(where)
+    if spec.parts is not None:
+        given: dict[str, Any] = {
+            "images": where,
+            "text": None,
+            "count": config.public_count,
+            "key_seed": config.seed or 0,
+        }
+        return load_public_rows(spec.parts, **given, data_dir=config.data_dir).images
+    channels, height, width = spec.shape
     shape, count = (channels, height, width), config.public_count
     return load_public(where, shape=shape, count=count, key_seed=config.seed or 0, data_dir=config.data_dir).images
 
@@ -159,8 +182,9 @@ def job_of(
             raise RefusedError("refused", "This side's public images are not the ones that the run means.")
     task = replace(task_of(config, spec, method, public), sites=tuple(description["sites"]), device=device)
     asked_for(config, method, itself=True)
-    if config.encoder is not None and with_public:
+    if (config.encoder is not None or spec.parts is not None) and with_public:
         encoder = agreed(config.encoder, encoders)
+        encoder = encoder if spec.parts is None else ready(encoder, task)
         if encoder is None or encoder.digest != description["encoder"]:
             raise RefusedError("refused", "This side's public encoder is not the one that the run means.")
         task = replace(task, encoder=ready(encoder, task))
@@ -172,7 +196,10 @@ def spec_of(description: JsonDict) -> Spec:
     """The public facts of the data, as a description tells them."""
     told: dict[str, Any] = description["spec"]
     shape, classes = tuple(int(n) for n in told["shape"]), tuple(str(c) for c in told["classes"])
-    return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "")
+    parts = None if told.get("parts") is None else parse_parts(told["parts"], where="the run's description")
+    if parts is not None and (parts.width,) != shape:
+        raise RefusedError("config-mismatch", "The parts of a record and its shape do not belong together.")
+    return Spec(told["name"], told["kind"], shape, classes, int(description["train_size"]), "", "", parts=parts)
 
 
 def table_schema(config: RunConfig) -> Schema | None:
@@ -187,14 +214,34 @@ def declared(config: RunConfig) -> tuple[Spec, Schema | None]:
     """
     if config.data in DATASETS:
         return DATASETS[config.data], None
+    if is_parted(config.schema_file):
+        assert config.schema_file is not None
+        return parted_facts(Path(config.data), read_patient_file(config.schema_file), records=config.records), None
     if config.schema_file is not None:
         schema = read_schema(config.schema_file)
+        _check_labels(config, schema)
         size = config.records or schema.train_size or 0
         return Spec(config.data, "table", (schema.width,), schema.classes, size, "", "", unit=schema.unit), schema
-    if config.classes is None or config.image_size is None:
+    form = ("features",) if config.features is not None else ("image_size", "channels")
+    missing = [key for key in ("classes", *form) if not getattr(config, key)]
+    if missing:
         raise UserError(
-            "For the sites' own data declare what it looks like: schema_file for tables, classes and image_size for "
-            "images."
+            f"What the sites' own data are like is not declared: {' and '.join(missing)} missing. Tables: schema_file; "
+            "images: classes, image_size and channels (1: grey, 3: colour); npz tables: classes and features."
         )
-    shape = (config.channels or 3, config.image_size, config.image_size)
-    return Spec(config.data, "image", shape, tuple(config.classes), config.records or 0, "", ""), None
+    classes = tuple(plain(name) for name in config.classes or ())
+    check_classes(classes)
+    if config.features is not None:
+        return Spec(config.data, "table", (config.features,), classes, config.records or 0, "", ""), None
+    shape = (config.channels or 0, config.image_size or 0, config.image_size or 0)
+    return Spec(config.data, "image", shape, classes, config.records or 0, "", ""), None
+
+
+def _check_labels(config: RunConfig, schema: Schema) -> None:
+    """A run config that says another label or other classes than its schema: every site goes by the schema."""
+    for key, given, said in (
+        ("label", config.label, schema.label),
+        ("classes", None if config.classes is None else tuple(map(plain, config.classes)), schema.classes),
+    ):
+        if given is not None and given != said:
+            raise UserError(f"{key} is {given!r} in the run config and {said!r} in its schema; leave it to the schema.")

@@ -19,7 +19,6 @@ from prismfl.files.bounded import read_regular
 
 SCHEMA_VERSION = 2
 MOST_PAYLOAD_BYTES = 4 * 2**30
-KEEP = ("ends", "full", "digests")
 JSON_LIMIT = 16 * 1024 * 1024
 
 

@@ -23,6 +23,7 @@ from prismfl.nets.encoders.joined import Joined
 from prismfl.nets.encoders.named import built, ours
 from prismfl.nets.encoders.names import OWN_NAME, Part, is_ours, parts_of, pinned
 from prismfl.runs.config import RunConfig
+from prismfl.runs.parted import part_seen, parted
 
 
 def encoder_of(config: RunConfig, method: Method) -> Encoder | None:
@@ -80,8 +81,12 @@ def with_layers(settings: Mapping[str, Any], encoder: Encodes | None) -> dict[st
 
 def ready(encoder: Encoder | None, task: Task) -> Encoder | None:
     """The encoder where the run computes, tried on the task's public images or on drawn ones of its shape."""
+    if task.parts is not None:
+        encoder = parted(encoder, task.parts)
     if encoder is None:
         return None
+    if task.parts is None and (sees := part_seen(encoder)) != "image":
+        raise UserError(f"Encoder '{encoder.name:.80}' looks at {sees}, '{task.data}' has none; leave it out.")
     images = task.public
     if images is None:
         generator = torch.Generator().manual_seed(0)

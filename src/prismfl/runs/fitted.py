@@ -23,6 +23,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Settings
 from prismfl.core.payloads import MAX_BYTES, Payload
 from prismfl.data import Schema, load_public
+from prismfl.data.public_rows import load_public_rows
 from prismfl.data.schema import listed
 from prismfl.errors import UserError
 from prismfl.metrics.utility import logits_of
@@ -33,6 +34,7 @@ from prismfl.runs.description import images_digest
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of
 from prismfl.runs.models import models_of
+from prismfl.runs.parted import parted
 from prismfl.runs.planning import find_method, task_of
 from prismfl.runs.public_facts import PublicFacts, read_facts
 from prismfl.runs.result import state_digest
@@ -185,18 +187,16 @@ class Shelf:
     def _public(self) -> torch.Tensor:
         """The run's public images again."""
         task, config, source = self.job.task, self.config, self.source or "procedural"
-        channels, height, width = task.shape
         if config.public_count * math.prod(task.shape) > MOST_PUBLIC:
             raise UserError(f"'{self.path}' names {config.public_count:,} public images, more than are read here.")
         folder = config.data_dir if config.data_dir and Path(config.data_dir).is_dir() else None
         try:
-            found = load_public(
-                source,
-                shape=(channels, height, width),
-                count=config.public_count,
-                key_seed=config.seed or 0,
-                data_dir=folder,
-            ).images
+            asked: dict[str, Any] = {"count": config.public_count, "key_seed": config.seed or 0, "data_dir": folder}
+            if task.parts is not None:
+                found = load_public_rows(task.parts, images=source, text=config.public_text, **asked).images
+            else:
+                channels, height, width = task.shape
+                found = load_public(source, shape=(channels, height, width), **asked).images
         except UserError as error:
             raise UserError(
                 f"The heads of '{self.path}' look through its public images ('{source}'), which are gone: {error}"
@@ -216,6 +216,8 @@ class Shelf:
                 "what a run directory names is not loaded."
             )
         found = encoder_of(self.config, self.job.method)
+        if self.job.task.parts is not None:
+            found = parted(found, self.job.task.parts)
         if facts.encoder is not None and found is None:
             raise UserError(
                 f"The heads of '{self.path}' look through the encoder '{facts.encoder:.80}', which is not installed; "

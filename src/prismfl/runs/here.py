@@ -16,7 +16,19 @@ from prismfl.runs.config import HERE, RunConfig, check_keys, read, validate
 
 KEYS = frozenset(
     {
-        *("data", "schema_file", "label", "classes", "image_size", "channels", "unit", "relation", "records", "subset"),
+        *(
+            "data",
+            "schema_file",
+            "label",
+            "classes",
+            "image_size",
+            "channels",
+            "features",
+            "unit",
+            "relation",
+            "records",
+            "subset",
+        ),
         *("test", "dataset", "method", "model", "sites", "split", "epsilon", "delta", "cap", "public", "public_count"),
         *("encoder", "tuning", "settings"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from prismfl.core.job import Job
 from prismfl.core.rounds import ROOM, Host, Hub, folding_of, initial_state
 from prismfl.data import Dataset
 from prismfl.errors import UserError
+from prismfl.kernels.parts import MEMORY
 from prismfl.privacy.ledger.admission import Cap
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.privacy.ledger.place import LEDGER_FILE, ledger_path
@@ -68,6 +70,7 @@ def open_hosts(
                 part=name,
                 deployed=config.noise == "operating-system",
                 keep=keep,
+                step_memory=step_memory(config),
             )
             for name, rows in rows_of.items()
         ]
@@ -88,8 +91,31 @@ def _alone(
     known = ledger.dataset(f"{config.data}/{name}", records=shown, cap=cap)
     ledger.reserve(job.run, known, job.site_plan())
     ledger.shut()
-    deployed = config.noise == "operating-system"
-    return Host(name, records_of(dataset, rows), ledger, known, folder / "memory" / name, deployed=deployed)
+    return Host(
+        name,
+        records_of(dataset, rows),
+        ledger,
+        known,
+        folder / "memory" / name,
+        deployed=config.noise == "operating-system",
+        step_memory=step_memory(config),
+    )
+
+
+def step_memory(config: RunConfig) -> int:
+    """The bytes that a private step of a site may take."""
+    return MEMORY if config.memory is None else int(config.memory * 2**30)
+
+
+def check_memory(job: Job, config: RunConfig) -> None:
+    """Refuse a network of which not even one record's step fits into the declared memory."""
+    allowed, need = step_memory(config), job.step_bytes
+    if need > allowed:
+        raise UserError(
+            f"A private step on a network of this size needs up to {need / 2**30:.2f} GB, and memory allows "
+            f"{allowed / 2**30:.2f}; allow it with --set memory={math.ceil(need / 2**30 * 100) / 100:g}, or take a "
+            "smaller --model."
+        )
 
 
 def own_ledger(config: RunConfig) -> Path:

@@ -146,6 +146,8 @@ class Run:
     def release(self, site: str, round: int) -> Release:
         """What a site sent in a round (the first is 0): its items, their cost, and where the noise came from."""
         sent = [m for m in self.messages if m.direction == "up"]
+        if not sent and self.directory.metrics():
+            raise UserError(f"'{self.path}' kept no message (transcript = none); run again with --set transcript=full.")
         found = next((m for m in sent if (m.site, m.round) == (site, round)), None)
         if found is None:
             known = ", ".join(sorted({m.site for m in sent if m.round == round})) or "nobody"

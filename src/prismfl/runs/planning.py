@@ -15,6 +15,7 @@ from prismfl.core.method import Method, Settings, Wanted
 from prismfl.core.task import Encodes, Task
 from prismfl.data import DATASETS, Schema, Spec, load_public
 from prismfl.data.facts import declared_facts
+from prismfl.data.public_rows import load_public_rows
 from prismfl.data.schema import words
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
@@ -107,9 +108,11 @@ def declared_spec(config: RunConfig) -> Spec:
     check_path(config)
     return declared_facts(
         config.data,
+        label=config.label,
         classes=config.classes,
         image_size=config.image_size,
         channels=config.channels,
+        features=config.features,
         schema=config.schema_file,
         unit=unit_column(config),
         records=None if config.records is None else config.records * config.sites,
@@ -159,6 +162,11 @@ def task_of(
         raise UserError(
             f"Method '{method.name}' works on {kinds} data, '{spec.name}' is {spec.kind}; give another --method."
         )
+    if len(spec.classes) < 2 and not method.unlabelled:
+        raise UserError(
+            f"Method '{method.name}' learns classes, and what '{spec.name}' predicts is a number; give --method "
+            "dp-marginals (or 3dgl), or declare classes."
+        )
     sites = 1 if method.pooled else config.sites
     check_records(config)
     size = config.subset or spec.train_size
@@ -180,6 +188,7 @@ def task_of(
         device=config.device,
         public=public,
         encoder=encoder,
+        parts=None if through else spec.parts,
     )
 
 
@@ -208,6 +217,18 @@ def public_images_of(config: RunConfig, spec: Spec, method: Method, warn: Warn) 
     """The public images that a method or its encoder asks for, None for none; notices about them go to `warn`."""
     if not method.needs_public and not encoded.wanted(config, method):
         return None
+    if spec.parts is not None:
+        rows = load_public_rows(
+            spec.parts,
+            images=config.public or "procedural",
+            text=config.public_text,
+            count=config.public_count,
+            key_seed=config.seed or 0,
+            data_dir=config.data_dir,
+        )
+        for notice in rows.notices:
+            warn(notice)
+        return rows.images
     found = load_public(
         config.public or "procedural",
         shape=(spec.shape[0], spec.shape[1], spec.shape[2]),

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from prismfl.core.task import Task
 from prismfl.data import Schema, Spec
+from prismfl.data.parts import Parts
+from prismfl.data.parts_file import parse_parts, parts_words
 from prismfl.data.schema_file import parse_schema, schema_words
 from prismfl.errors import UserError
 from prismfl.runs.config import RunConfig, validate
@@ -36,9 +38,12 @@ class PublicFacts:
     encoder: str | None = None
     encoder_digest: str | None = None
     trained_on: str | None = None
+    parts: Parts | None = None
 
     def spec(self, name: str) -> Spec:
         """The declaration that a task is made from."""
+        if self.parts is not None:
+            return Spec(name, self.parts.kind, self.shape, self.classes, 1, "", "", parts=self.parts)
         return Spec(name, "image" if len(self.shape) == 3 else "table", self.shape, self.classes, 1, "", "")
 
 
@@ -52,6 +57,7 @@ class _Stored(BaseModel):
     encoder: str | None = None
     encoder_digest: str | None = None
     trained_on: str | None = None
+    parts: dict[str, Any] | None = None
 
 
 def keep_facts(directory: RunDirectory, task: Task, schema: Schema | None = None) -> None:
@@ -66,6 +72,8 @@ def keep_facts(directory: RunDirectory, task: Task, schema: Schema | None = None
         "encoder_digest": None if looked is None else looked.digest,
         "trained_on": getattr(looked, "trained_on", None),
     }
+    if task.parts is not None:
+        facts["parts"] = parts_words(task.parts)
     directory.write_json(FILE, facts)
 
 
@@ -79,7 +87,7 @@ def read_facts(directory: RunDirectory, config: RunConfig) -> PublicFacts:
             raise UserError(f"'{directory.path / 'federation.json'}' does not describe its data.")
         return _checked({**told["spec"], "public": told.get("public")}, f"'{directory.path / 'federation.json'}'")
     spec = declared_spec(config)
-    return PublicFacts(spec.shape, spec.classes)
+    return PublicFacts(spec.shape, spec.classes, parts=spec.parts)
 
 
 def _checked(stored: dict[str, Any], where: str) -> PublicFacts:
@@ -97,6 +105,8 @@ def _checked(stored: dict[str, Any], where: str) -> PublicFacts:
     schema = None if read.table is None else parse_schema(read.table, where=where)
     if schema is not None and (schema.width,) != shape:
         raise UserError(f"The columns in {where} give rows of {schema.width} numbers, its shape says {shape}.")
-    return PublicFacts(
-        shape, tuple(read.classes), schema, read.public, read.encoder, read.encoder_digest, read.trained_on
-    )
+    parts = None if read.parts is None else parse_parts(read.parts, where=where)
+    if parts is not None and (parts.width,) != shape:
+        raise UserError(f"The parts in {where} give rows of {parts.width} bytes, its shape says {shape}.")
+    looked = (read.encoder, read.encoder_digest, read.trained_on)
+    return PublicFacts(shape, tuple(read.classes), schema, read.public, *looked, parts)

@@ -8,7 +8,7 @@ from prismfl.data.column_words import HOW, parse_column
 from prismfl.data.layout import DataLayout, rounded
 from prismfl.data.schemes import parse_split
 from prismfl.errors import UserError
-from prismfl.privacy.guessing import guess_words, most_right
+from prismfl.privacy.guessing import OFTEN_LESS, guess_words, most_right, percent
 from prismfl.runs.config import RunConfig
 from prismfl.runs.interview import Inquiry, names, one_of, positive, whole
 
@@ -139,12 +139,13 @@ def public_question() -> Inquiry:
 
 def epsilon_question(delta: float, unit: str) -> Inquiry:
     """The budget, in words that say what somebody who guesses can gain."""
-    others = ", ".join(f"{e:g}: {100 * most_right(e, delta):.4g} %" for e in OFFERED)
+    others = ", ".join(f"{e:g}: {percent(most_right(e, delta))} %" for e in OFFERED)
+    what = "a record" if unit == "record" else f"a person ({unit})"
     return Inquiry(
         "epsilon",
         "--epsilon 1",
         "How much may be learnt about one of them: epsilon",
-        f"{guess_words(1.0, delta, unit)} ({others}).",
+        f"At epsilon 1 {guess_words(most_right(1.0, delta), what)} ({others}). {OFTEN_LESS}.",
         1.0,
         positive,
     )

@@ -15,6 +15,7 @@ from prismfl.core.records import Records
 from prismfl.data import DATASETS, Dataset, Spec, load, load_path, parse_split, partition
 from prismfl.data.facts import UndeclaredError
 from prismfl.data.folders import class_folders, folder_shape
+from prismfl.errors import UserError
 from prismfl.rng import Identities
 from prismfl.runs.config import RunConfig
 from prismfl.runs.planning import (
@@ -47,7 +48,7 @@ def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
     check_path(config)
     split = parse_split(config.split)
     marked = config.test if isinstance(config.test, str) else None
-    return load_path(
+    found = load_path(
         Path(config.data),
         label=config.label,
         classes=config.classes,
@@ -60,6 +61,9 @@ def read_data(config: RunConfig, *, held_out: bool = True) -> Dataset:
         test=marked,
         test_fraction=config.test if held_out and not isinstance(config.test, str) else 0.0,
     )
+    if config.features is not None and found.spec.shape != (config.features,):
+        raise UserError(f"Expected {config.features} numbers a record (key: features), got {found.spec.shape}.")
+    return found
 
 
 def parts_digest(dataset: Dataset, parts: Sequence[Rows]) -> str | None:

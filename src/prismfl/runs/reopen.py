@@ -30,6 +30,7 @@ from prismfl.runs.config import RunConfig, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of
 from prismfl.runs.opened import read_config
+from prismfl.runs.parted import parted
 from prismfl.runs.planning import find_method, public_images_of, task_of
 from prismfl.runs.records import read_data, records_of, spec_of, split_records
 from prismfl.runs.result import predictor
@@ -82,6 +83,8 @@ class Reopened:
     def whole_job(self) -> Job:
         """The job with its public images and encoder, as the sites had it."""
         encoder = encoder_of(self.config, self.job.method)
+        if self.job.task.parts is not None:
+            encoder = parted(encoder, self.job.task.parts)
         return replace(self.job, task=replace(self.job.task, public=self.public, encoder=encoder))
 
     def predict(self) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from prismfl.core.release import Release
 from prismfl.core.rounds import Host, Hub
 from prismfl.core.task import Task
 from prismfl.data import DATASETS
+from prismfl.data.patients_out import write_patients
 from prismfl.data.pictures import save_grid
 from prismfl.data.schema import Schema
 from prismfl.errors import PrismError
@@ -33,6 +35,7 @@ from prismfl.runs.config import RunConfig
 from prismfl.runs.directory import MOST_PAYLOAD_BYTES, SCHEMA_VERSION, RunDirectory
 from prismfl.runs.models import models_of, recommended
 from prismfl.runs.planning import finite, guarantee_words
+from prismfl.runs.starting import whole_cost, whole_noise
 from prismfl.runs.synthetic_table import save_table
 from prismfl.sources import DEPLOYMENT, SIMULATION
 
@@ -83,6 +86,7 @@ class Result:
     recommended: str | None = None
     scores: dict[str, Any] | None = None
     tables: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values, as in `result.json`."""
@@ -94,34 +98,6 @@ class Result:
     def _repr_html_(self) -> str:
         table = html.facts_table("Result", html.result_facts(self.as_dict()))
         return table + html.sample_picture(Path(self.run_dir))
-
-
-def total_of(directory: RunDirectory) -> Cost:
-    """All that a finished run's model depends on."""
-    told = directory.read_json("result.json")
-    if told.get("cost_total") is not None:
-        return Cost.from_json(told["cost_total"])
-    costs = [Cost.from_json(entry) for entry in directory.read_json("ledger.json").values()]
-    return max(costs, key=lambda cost: account.epsilon(cost, float(told["delta"])))
-
-
-def _whole_noise(config: RunConfig) -> str:
-    """Where the noise came from that the final model depends on: a seed anywhere in the chain leaves no protection."""
-    own = DEPLOYMENT if config.noise == "operating-system" else SIMULATION
-    if config.start is None or own == SIMULATION:
-        return own
-    earlier = RunDirectory.open(Path(config.start)).read_json("result.json")
-    return DEPLOYMENT if earlier.get("noise") == DEPLOYMENT or not earlier.get("own_data", True) else SIMULATION
-
-
-def _whole_cost(config: RunConfig, cost: Cost) -> Cost:
-    """A run's cost and that of the run it started from."""
-    if config.start is None:
-        return cost
-    earlier = total_of(RunDirectory.open(Path(config.start)))
-    if (earlier.unit, earlier.relation) != (cost.unit, cost.relation):
-        return Cost.non_private(cost.unit, cost.relation)  # unlike units never add: nothing can be said of both
-    return earlier.beside(cost)
 
 
 def predictor(job: Job) -> Callable[[Mapping[str, Payload], torch.Tensor], torch.Tensor]:
@@ -174,16 +150,27 @@ def charged_sites(job: Job, hosts: Sequence[Host]) -> dict[str, Cost]:
 
 
 def result_of(
-    job: Job, directory: RunDirectory, state: State, *, scores: Sequence[float], cost: Cost, config: RunConfig | None
+    job: Job,
+    directory: RunDirectory,
+    state: State,
+    *,
+    scores: Sequence[float],
+    cost: Cost,
+    config: RunConfig | None,
+    start: str | None = None,
 ) -> Result:
     """The result of a run that has ended. Without a `config` it was a federation's: the cost is that of the whole plan,
-    which each site's own ledger enforces, and the releases say where the noise came from."""
+    which each site's own ledger enforces, and the releases say where the noise came from. `start` is the run whose
+    model it began with."""
     rows, crossed = directory.metrics(), directory.messages()
     total = {d: sum(m.bytes for m in crossed if m.direction == d) for d in ("up", "down")}
+    if not crossed:  # transcript = none: what crossed is counted a round
+        total = {d: sum(int(row.get(f"bytes_{d}", 0)) for row in rows) for d in ("up", "down")}
     if config is None:
-        split, noise, whole = "sites", noise_of(directory, {}, {}) or DEPLOYMENT, cost
+        split, own = "sites", noise_of(directory, {}, {}) or DEPLOYMENT
     else:
-        split, noise, whole = config.split, _whole_noise(config), _whole_cost(config, cost)
+        split, own = config.split, DEPLOYMENT if config.noise == "operating-system" else SIMULATION
+    noise, whole = whole_noise(own, start), whole_cost(cost, start)
     return Result(
         schema_version=SCHEMA_VERSION,
         status="finished",
@@ -224,11 +211,18 @@ def pretrained_on(task: Task) -> str | None:
 
 def save_synthetic(state: State, folder: Path, task: Task, schema: Schema | None = None) -> None:
     """Writes a state's synthetic set, if it has one, as `gen.npz`: with a picture of samples where they are images, and
-    as CSV and Parquet where they are a table of declared columns."""
+    as CSV and Parquet where they are a table of declared columns; records of several parts as a folder of patients."""
     made = state.items.get("synthetic")
     if not isinstance(made, SyntheticSet):
         return
     folder.mkdir(parents=True, exist_ok=True)
+    if task.parts is not None:
+        names = [task.classes[label] for label in made.hard_y.tolist()]
+        told = task.parts.schema.label if task.parts.schema is not None else "label"
+        rows, origin = made.tensors["x"].numpy(), made.spec.get("text_origin")
+        np.savez_compressed(folder / "gen.npz", x=rows, y=made.y.numpy())
+        write_patients(folder, task.parts, rows, names, label=told, origin=origin)
+        return
     np.savez_compressed(folder / "gen.npz", x=made.x.numpy(), y=made.y.numpy())
     if task.kind == "image":
         save_grid(made.x, made.hard_y, folder / "sample.png", classes=task.classes)
@@ -251,12 +245,14 @@ def noise_of(run: RunDirectory, config: Mapping[str, Any], result: Mapping[str, 
 
 
 def _kept_noise(run: RunDirectory) -> str | None:
-    """Where the noise came from, as the first kept release says."""
-    for message in run.messages():
-        if message.direction == "up" and message.file is not None and (run.path / message.file).is_file():
+    """Where the noise came from, as a release says: the first of the transcript, or one of a federation's last round,
+    which is there whatever the transcript keeps."""
+    kept = (m.file for m in run.messages() if m.direction == "up" and m.file is not None)
+    last = (str(path.relative_to(run.path)) for path in sorted(run.path.glob("inbox/*/*.safetensors")))
+    for name in chain(kept, last):
+        if (run.path / name).is_file():
             try:
-                raw = run_files.read_bytes(run.path, message.file, most=MOST_PAYLOAD_BYTES)
-                return Release.decode(raw).noise
+                return Release.decode(run_files.read_bytes(run.path, name, most=MOST_PAYLOAD_BYTES)).noise
             except PrismError:
-                return None
+                continue
     return None

@@ -14,22 +14,20 @@ from typing import Any
 from prismfl import runtime, stages
 from prismfl.core.job import Job
 from prismfl.core.method import Method, Settings, State
-from prismfl.core.rounds import initial_state
 from prismfl.core.task import Task
 from prismfl.data import Dataset
 from prismfl.errors import UserError
 from prismfl.files.fresh import check_place
 from prismfl.metrics.utility import accuracy
 from prismfl.nets.encoders.base import Encoder
-from prismfl.privacy import account
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.runs import encoded, pulse
 from prismfl.runs.choosing import choose, choose_encoder
 from prismfl.runs.config import RunConfig, check, validate
 from prismfl.runs.directory import RunDirectory
 from prismfl.runs.encoders import encoder_of, ready, settled_words
-from prismfl.runs.hosts import open_hosts, own_ledger
-from prismfl.runs.judging import judge_table
+from prismfl.runs.hosts import check_memory, open_hosts, own_ledger
+from prismfl.runs.judging import judge_parts, judge_table
 from prismfl.runs.models import recommended, scores_of_models, scores_of_sites
 from prismfl.runs.opened import read_config, read_result
 from prismfl.runs.planning import (
@@ -58,7 +56,8 @@ from prismfl.runs.records import (
     spec_of,
     split_records,
 )
-from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on, total_of
+from prismfl.runs.result import Result, charged, charged_sites, predictor, result_of, save_synthetic, spent_on
+from prismfl.runs.starting import started_from
 from prismfl.transport import in_process as local
 from prismfl.transport.workers import fitting, transport
 
@@ -104,9 +103,8 @@ def _run(
     resolve(config, task_of(config, spec, method), method)  # refuses what cannot be before anything is rehearsed
     encoder = encoder or encoder_of(config, method)
     task = task_of(config, spec, method, public_images_of(config, spec, method, warn))
-    encoder = ready(encoder, task)
-    task = replace(task, encoder=encoder)
     config = config.model_copy(update={"encoder": settled_words(config, encoder)})
+    task = replace(task, encoder=ready(encoder, task))
     config, why = tuned(config, task, method)
     for line in why:
         tell(line)
@@ -122,12 +120,13 @@ def _run(
     path = Path(config.out) if config.out else _default_path(config, method, created)
     check_place(path, needed=ROOM + 2 * sent_up(settings, task, method), option="--out")
     job, dataset = _job(identity, resolved, settings, task, method, warn, given=given)
+    check_memory(job, config)
     parts = split_records(config, dataset, job) if given is None else parts_given(given, job)
     predictor(job)
     if encoded.looked_through(task, method):
         encoded.rows_of(task)
     stored = {"run": identity, "created": created.isoformat(timespec="seconds"), **resolved.model_dump(mode="json")}
-    first = started_from(config, job, warn)
+    first = started_from(config.start, job, warn)
     directory = RunDirectory.create(path, stored, runtime.environment(), closed=is_own(config))
     keep_facts(directory, job.task, dataset.schema)
     if why:
@@ -136,23 +135,6 @@ def _run(
         directory.write_json("parts.json", {"digest": parts_digest(dataset, parts)})
     directory.save_state(first)
     return _execute(job, resolved, dataset, parts, directory=directory, progress=progress)
-
-
-def started_from(config: RunConfig, job: Job, warn: Warn) -> State:
-    """The first state: the method's own, or with the model that an earlier run ended with."""
-    state = initial_state(job)
-    if config.start is None:
-        return state
-    earlier = RunDirectory.open(Path(config.start))
-    ended = earlier.load_state() if earlier.status == "finished" else None
-    if ended is None or "model" not in ended.items or "model" not in state.items:
-        raise UserError(f"'{config.start}' has no finished model for '{job.method.name}' to start from.")
-    if ended.items["model"].shapes() != state.items["model"].shapes():
-        raise UserError(f"The model in '{config.start}' is not a {job.task.model}; use the same --model in both runs.")
-    cost = total_of(earlier)
-    words = f"cost epsilon {account.epsilon(cost, config.delta):.3g}" if cost.private else "has no guarantee"
-    warn(f"the model to start from {words}, beside what this run costs; the result states both together.")
-    return State(0, {**state.items, "model": ended.items["model"]})
 
 
 def resume(path: Path, *, progress: stages.Progress = lambda *_: None, warn: Warn = lambda _: None) -> Result:
@@ -271,13 +253,14 @@ def _to_its_end(
         )
         scores = scores_of(job, predict, outcome, dataset)
         _, cost = spent_on(job, hosts, hub)
-        result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config)
+        result = result_of(job, directory, outcome.state, scores=scores, cost=cost, config=config, start=config.start)
         if job.method.model_at == "server":
             models = scores_of_models(job, outcome.state.items, dataset)
             result = replace(result, models=models, recommended=recommended(job, models) if models else None)
         else:
             result = replace(result, scores=scores_of_sites(job, predict, list(outcome.own.values()), dataset))
         result = replace(result, tables=judge_table(job, outcome.state.items, dataset))
+        result = replace(result, parts=judge_parts(job, outcome.state.items, dataset))
     if is_own(config):
         book, spent_so_far = hosts[0].ledger, hosts[0].ledger.total_so_far(hosts[0].dataset, job.task.delta)
         result = replace(result, ledger=str(book.path), spent_so_far=spent_so_far)
@@ -310,7 +293,7 @@ def _default_path(config: RunConfig, method: Method, when: datetime) -> Path:
 
 def _identity(config: RunConfig, when: datetime | None) -> str:
     """The same config is the same run; on a ledger that lasts, each start is a run of its own."""
-    kept_out = {"out", "ledger", "data_dir", "threads", "workers", "test"}
+    kept_out = {"out", "ledger", "data_dir", "threads", "workers", "memory", "test", "features"}
     public = config.model_dump(mode="json", exclude=kept_out)
     name = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
     return name if when is None else f"{name}@{when:%Y%m%dT%H%M%S.%f}"

@@ -112,16 +112,20 @@ class Watcher(Watch):
         self._note(parts[:, seen], answer.flatten()[seen], asked)
 
     def moments(self, rows: Rows, answer: tuple[torch.Tensor, torch.Tensor], asked: Question) -> None:
-        """Note what each canary would have added to the noisy sums of the classes and to the second moment."""
+        """Note what each canary would have added to the noisy sums of the classes and to the second moments."""
         sums, moment = answer
-        flat = torch.cat([sums.double().flatten(), mechanisms.triangle(moment.double())])
+        apart = moment.dim() == 3  # a second moment for each class
+        matrices = [mechanisms.triangle(m.double()) for m in (moment if apart else moment[None])]
+        flat = torch.cat([sums.double().flatten(), *matrices])
         seen, own, found = _looked_at(flat.numel()), self.canaries, []
         for i in range(0, len(own), CHUNK):
             block, labels = rows(own.x[i : i + CHUNK], own.y[i : i + CHUNK]).cpu().double(), own.y[i : i + CHUNK]
             spread = torch.zeros(len(block), *sums.shape, dtype=torch.float64)
             spread[torch.arange(len(block)), labels] = block
             squares = [mechanisms.triangle(asked.scale * torch.outer(row, row)) for row in block[:, : asked.second]]
-            whole = torch.cat([spread.flatten(1), torch.stack(squares)], dim=1)
+            own_place = torch.zeros(len(block), len(matrices), len(matrices[0]), dtype=torch.float64)
+            own_place[torch.arange(len(block)), labels if apart else 0] = torch.stack(squares)
+            whole = torch.cat([spread.flatten(1), own_place.flatten(1)], dim=1)
             found.append((whole * _factors(whole, asked.bound, "gaussian")[:, None])[:, seen])
         self._note(torch.cat(found), flat[seen], asked)
 

@@ -117,6 +117,13 @@ def strictest(caps: Mapping[str, Cap | None]) -> Cap | None:
     return Cap(epsilon, delta, given[0].unit, given[0].relation)
 
 
+def within(cap: Cap | None, ceiling: Cap | None) -> Cap | None:
+    """A cap that goes beyond a ceiling in neither of its numbers; None is no cap, or no ceiling."""
+    if cap is None or ceiling is None:
+        return cap or ceiling
+    return replace(cap, epsilon=min(cap.epsilon, ceiling.epsilon), delta=min(cap.delta, ceiling.delta))
+
+
 def admit(
     run: str,
     dataset: str,

@@ -54,6 +54,7 @@ class DatasetStatus:
     releases: int
     unconfirmed: int
     seeded: int = 0  # releases whose noise follows from a seed: for them nothing is promised
+    by_hand: Cap | None = None  # what the keeper has set: no other cap goes beyond it
 
 
 @dataclass(slots=True)
@@ -102,6 +103,8 @@ class Known:
     digest: str
     order: int | None = None
     """What an earlier version fixed by the first plan; see `admission`."""
+    by_hand: Cap | None = None
+    """The cap that the keeper last set by hand: no other goes beyond it."""
 
 
 @dataclass(slots=True)
@@ -213,6 +216,7 @@ class Balances:
             releases=len(charges),
             unconfirmed=sum(not charge.confirmed for charge in charges),
             seeded=sum(charge.noise == SIMULATION for charge in charges),
+            by_hand=dataset.by_hand,
         )
 
     def apply(self, entry: Entry) -> None:
@@ -230,6 +234,7 @@ class Balances:
             target.cap, target.order = admission.cap_from_json(body["cap"]), None
             if body.get("by_hand"):
                 self.decided.add(target.id)
+                target.by_hand = target.cap
         elif entry.kind == "reserve":
             plan = Cost.from_json(body["plan"])
             self.runs[body["run"], body["dataset"]] = Reserved(
@@ -272,7 +277,9 @@ class Balances:
             target.cap, target.order = cap, None
         for other in body["absorbs"]:
             self.absorbed[other] = target.id
-            for name in self.datasets.pop(other).names:
+            gone = self.datasets.pop(other)
+            target.by_hand = admission.within(target.by_hand, gone.by_hand)
+            for name in gone.names:
                 target.names.append(name)
                 self.names[name] = target.id
         if body["name"] not in target.names:

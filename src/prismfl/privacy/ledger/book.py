@@ -129,17 +129,22 @@ class Ledger:
             return False
         return prints <= self._fingerprints(own)
 
-    def set_cap(self, dataset: str, cap: Cap | None, *, by_hand: bool = False) -> None:
-        """Changes a cap, on the record. Runs that are under way keep what they reserved. After entries were lost, only
-        a cap that the keeper has set `by_hand` lets anything be spent."""
+    def set_cap(self, dataset: str, cap: Cap | None, *, by_hand: bool = False) -> Cap | None:
+        """Changes a cap, on the record, and gives the one that holds: never more than the keeper last set `by_hand`.
+        Runs that are under way keep what they reserved. After entries were lost, only a cap that was set by hand lets
+        anything be spent."""
         with self._chain.transaction():
             target = self._state.dataset(dataset)
+            if not by_hand:
+                cap = admission.within(cap, target.by_hand)
             if cap is not None:
                 for held in self._state.standing(target.id):
                     admission.check_terms(held, cap)
-            if cap != target.cap or (by_hand and self._state.closed_because(target.id)):
+            decided = by_hand and (cap != target.by_hand or self._state.closed_because(target.id) is not None)
+            if cap != target.cap or decided:
                 hand = {"by_hand": True} if by_hand else {}
                 self._chain.append("cap", {"dataset": target.id, "cap": admission.cap_json(cap), **hand})
+            return cap
 
     def resolve(self, dataset: str) -> str:
         """The id under which a data set is known now: it may have become a part of another."""
