@@ -40,7 +40,6 @@ adversary/view
 cli/audit
 cli/terminal
 core/method
-core/task
 core/wire
 kernels/clipped_gradients
 kernels/double_backward
@@ -67,10 +66,8 @@ site/config
 site/keys
 site/making
 site/policy
-site/warm
 synth/arrays
 synth/ways
-transport/conductor
 transport/faults
 transport/flower/adapter
 transport/flower/children

@@ -17,7 +17,7 @@ from prismfl.methods.prism import statistics
 from prismfl.privacy.ledger import care
 from prismfl.privacy.ledger.book import Ledger
 from prismfl.report import ledger_export
-from prismfl.runs import planning, result
+from prismfl.runs import planning, starting
 from prismfl.site.office import Office
 from prismfl.synth import tables as synth_table
 from tests import test_whole_cost as tests
@@ -174,8 +174,8 @@ BUGS = [
         "data read once are never looked at again",
         Office,
         "_declare",
-        "dataset = ledger.dataset(name, records=own.prints, units=unit_prints(own.records))",
-        "dataset = ledger._state.names.get(name) or ledger.dataset(name, records=own.prints)",
+        "dataset = ledger.dataset(name_on_ledger(config), records=own.prints, units=unit_prints(own.records))",
+        "dataset = ledger._state.names.get(name_on_ledger(config)) or ledger.dataset(name_on_ledger(config), records=own.prints)",
         own(tests.test_data_replaced_on_the_way_are_fingerprinted),
     ),
     Bug(
@@ -196,9 +196,9 @@ BUGS = [
     ),
     Bug(
         "the run before is left out",
-        result,
-        "_whole_cost",
-        "if config.start is None:",
+        starting,
+        "whole_cost",
+        "if start is None:",
         "if True:",
         own(tests.test_a_run_that_starts_from_another_states_both),
     ),

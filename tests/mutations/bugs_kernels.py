@@ -5,6 +5,7 @@ from __future__ import annotations
 from prismfl.core.door import PrivateRecords
 from prismfl.kernels import clipped_gradients, layer_gradients, per_record
 from prismfl.privacy import mechanisms
+from tests.core import test_door as door_tests
 from tests.kernels import test_alone as alone
 from tests.kernels import test_clip_holds as holds
 from tests.kernels import test_equal as equal
@@ -68,6 +69,22 @@ BUGS = [
         "some @ own.double()",
         "some.float() @ own",
         plain(alone.test_long_sums_do_not_depend_on_the_order),
+    ),
+    Bug(
+        "a layer seen several times measured draw by draw",
+        layer_gradients.Outers,
+        "squared_norms",
+        "products.sum((1, 2))",
+        "products.diagonal(dim1=1, dim2=2).sum(1)",
+        plain(equal.test_norms_and_sums_of_layers_seen_several_times),
+    ),
+    Bug(
+        "a class's second moment among another's",
+        mechanisms,
+        "clipped_moments",
+        "(y == c)",
+        "(y != c)",
+        plain(door_tests.moments_of_classes_apart),
     ),
     Bug(
         "a linear layer as one product of the batch",

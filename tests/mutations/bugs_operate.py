@@ -12,7 +12,7 @@ from prismfl.site import approvals, servers, watching
 from prismfl.site.approvals import Approvals
 from prismfl.site.egress import EgressLog
 from prismfl.site.office import Office
-from prismfl.transport import watch
+from prismfl.transport import local
 from prismfl.transport.flower.adapter import GridPost
 from tests.mutations.planting import Bug, Check
 from tests.report import test_doctor as doctor_tests
@@ -21,7 +21,7 @@ from tests.site import test_egress as egress_tests
 from tests.site import test_servers as server_tests
 from tests.site import test_watching as watching_tests
 from tests.transport import test_flower as flower_tests
-from tests.transport import test_watch as watch_tests
+from tests.transport import test_local as local_tests
 
 
 def here(test: Callable[..., None], *arguments: object) -> Check:
@@ -67,11 +67,11 @@ BUGS = [
     ),
     Bug(
         "any name that points here is this machine",
-        watch,
+        local,
         "is_own_host",
-        'given in (f"{HOST}:{port}", f"localhost:{port}")',
+        'given in tuple(f"{name}:{port}" for name in NAMES)',
         'str(given).endswith(f":{port}")',
-        plain(watch_tests.test_whose_name_counts),
+        plain(local_tests.test_whose_name_counts),
     ),
     Bug(
         "one person under two spellings is two",

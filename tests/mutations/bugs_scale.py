@@ -9,10 +9,13 @@ import pytest
 
 from prismfl.methods import robust
 from prismfl.privacy.ledger.book import Ledger
+from prismfl.transport import conductor, parts
+from prismfl.transport.conductor import Conductor
+from prismfl.transport.flower.adapter import GridPost
 from prismfl.transport.inbox import MemoryInbox
 from prismfl.transport.workers import Workers
 from tests.mutations.planting import Bug, Check
-from tests.transport import test_in_process, test_workers
+from tests.transport import test_conductor, test_in_process, test_parts, test_workers
 
 
 def at(test: Callable[..., None], *arguments: object) -> Check:
@@ -25,7 +28,67 @@ def at(test: Callable[..., None], *arguments: object) -> Check:
     return check
 
 
+def in_parts(test: Callable[..., None], *arguments: object) -> Check:
+    """A test of answers in parts, which are small there."""
+
+    def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(parts, "PART", test_parts.SMALL)
+        monkeypatch.setattr(conductor, "PART", test_parts.SMALL)
+        test(*arguments, folder)
+
+    return check
+
+
 BUGS = [
+    Bug(
+        "a round is open until its deadline whatever was said",
+        Conductor,
+        "_gather",
+        "min(end, self.clock() + grace)",
+        "end",
+        at(test_conductor.test_a_round_closes_a_grace_after_its_quorum),
+    ),
+    Bug(
+        "a round closes before its quorum",
+        Conductor,
+        "_gather",
+        "if not enough and len(box) >= quorum:",
+        "if not enough:",
+        at(test_conductor.test_without_a_grace_or_below_the_quorum_a_round_stays_open, 3, 5.0),
+    ),
+    Bug(
+        "everybody waits for who is away",
+        Conductor,
+        "_all_away",
+        "return all(",
+        "return False and all(",
+        at(test_conductor.test_nobody_waits_for_a_site_that_never_came),
+    ),
+    Bug(
+        "parts are believed without their digest",
+        parts.Coming,
+        "_whole",
+        "!= self.whole.digest",
+        '== ""',
+        in_parts(test_parts.test_a_malformed_part_costs_its_sender_the_round_and_no_more, "other bytes"),
+    ),
+    Bug(
+        "what has come is thrown away when it is asked for again",
+        GridPost,
+        "_moving",
+        "return moved",
+        "return False",
+        in_parts(test_parts.test_a_transfer_that_moves_is_not_begun_again),
+    ),
+    Bug(
+        "a part of any file is handed out",
+        parts.Spool,
+        "part",
+        "if not raw:",
+        "if False:",
+        in_parts(test_parts.test_a_site_hands_out_nothing_else, "../site.toml 0"),
+    ),
     Bug(
         "releases are folded as they arrive",
         MemoryInbox,
