@@ -166,6 +166,7 @@ def settings_page() -> str:
 
 # Methods and data sets
 
+_KINDS = {"image": "images", "table": "tables", "text": "texts", "patient": "patients"}
 _GUARANTEE = {"site": "DP at each site", "client": "DP for whole clients, at the hub", None: "none (ε = ∞)"}
 
 
@@ -174,7 +175,7 @@ def methods_page() -> str:
     for m in methods().values():
         leaves = ", ".join(m.leaves) or "nothing"
         guarantee = _GUARANTEE[m.guarantee] if m.leaves else "nothing leaves (ε = 0)"
-        kinds = " and ".join({"image": "images", "table": "tables"}[k] for k in m.kinds)
+        kinds = " and ".join(_KINDS[k] for k in m.kinds)
         paper = re.sub(r"arXiv[: ](\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", m.paper)
         needs = ", public images" if m.needs_public else ""
         rows.append([f"[`{m.name}`](settings.md#{m.name})", m.summary, leaves, guarantee, kinds + needs, paper])
