@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import platform
 import socket
@@ -9,9 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
-from prismfl.runtime import environment, tune
+from prismfl.runtime import environment, loading, tune
 
 
 def test_versions_that_a_result_depends_on() -> None:
@@ -33,6 +35,24 @@ def test_threads_are_those_that_were_asked_for() -> None:
     tune(1)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(before)
+
+
+def _fail_to_load() -> None:
+    assert not gc.isenabled()
+    raise ImportError
+
+
+def test_the_collector_rests_while_modules_load_and_works_again_after() -> None:
+    assert gc.isenabled()
+    with pytest.raises(ImportError), loading():
+        _fail_to_load()
+    assert gc.isenabled()
+    gc.disable()
+    with loading():
+        pass
+    kept = gc.isenabled()
+    gc.enable()
+    assert not kept  # whoever had it off finds it off
 
 
 LIMITED = """

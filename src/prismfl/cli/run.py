@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from prismfl import runtime
 from prismfl.cli import several, terminal
 from prismfl.cli.completing import complete_method
 from prismfl.cli.options import (
@@ -101,7 +102,8 @@ def run(
     given = {key: value for key, value in locals().items() if key not in NOT_ASKED}
     beside.start(account.served)
     given = terminal.at_hand(config, sets, given)
-    from prismfl.runs import choosing, simulate
+    with runtime.loading():
+        from prismfl.runs import choosing, simulate
 
     wanted = [] if images is None else [f"settings.images={images}"]
     chosen_seeds = several.seeds_of(seeds, seed)

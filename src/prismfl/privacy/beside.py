@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from prismfl.runtime import loading
+
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -65,7 +67,8 @@ def _serve(asked: int, telling: int, served: Callable[[], Functions]) -> None:
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends who asks, and with it the line
-        functions = served()
+        with loading():
+            functions = served()
         with os.fdopen(asked) as questions, os.fdopen(telling, "w") as answers:
             for line in questions:
                 name, *values = json.loads(line)
