@@ -46,6 +46,7 @@ def write_data(path: Path, sites: int) -> None:
 def config(data: Path, model: str, sites: int, out: Path) -> dict[str, Any]:
     settings = {"rounds": 1, "steps": STEPS, "batch": BATCH, "clip": CLIP, "sigma": SIGMA, "lr": LR}
     common = {"method": "dp-fedavg", "data": str(data), "model": model, "sites": sites, "records": RECORDS}
+    common |= {"image_size": SHAPE[1], "channels": SHAPE[0]}  # declared in full: the file is read once
     return {**common, "classes": [str(c) for c in range(10)], "seed": 0, "out": str(out), "settings": settings}
 
 

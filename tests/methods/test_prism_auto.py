@@ -44,12 +44,29 @@ def test_more_noise_never_makes_a_larger_release() -> None:
 def test_few_noisy_records_get_few_directions_and_networks() -> None:
     found = chosen(records=20, epsilon=0.2).settings
     assert found["rank"] == rehearsal.RANKS[0]
-    assert found["networks"] == 4
+    assert found["networks"] == 0
+    assert found["labels"] == "soft"  # what was not moved does not show its class
+    assert chosen(records=1000, epsilon=0.3).settings["networks"] == 4
     assert chosen(records=100_000, epsilon=5.0).settings["networks"] == 32
 
 
+def test_a_second_moment_that_noise_would_hide_is_not_asked_for() -> None:
+    few, many = chosen(records=100), chosen(records=100_000)
+    assert (few.settings["covariance"], few.settings["share_covariance"]) == (0, 0.0)
+    assert "noise would hide" in few.words[1]
+    assert many.settings["covariance"] == many.settings["rank"]
+    assert "noise would hide" not in many.words[1]
+    asked = auto.auto(Wanted({**CHEAP, "covariance": 5}, task(records=100), 1.0)).settings
+    assert asked["share_covariance"] > 0  # somebody wants it
+
+
+def test_one_noise_for_all_hides_less_than_one_a_site() -> None:
+    apart, together = (chosen(records=60, sites=20, secure=secure).settings["covariance"] for secure in (False, True))
+    assert (apart, together > 0) == (0, True)
+
+
 def test_a_secure_sum_has_one_noise_and_so_a_larger_release() -> None:
-    apart, together = (chosen(records=60, sites=20, secure=secure).settings["rank"] for secure in (False, True))
+    apart, together = (chosen(records=30, sites=20, secure=secure).settings["rank"] for secure in (False, True))
     assert together > apart
 
 

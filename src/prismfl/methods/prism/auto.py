@@ -31,7 +31,9 @@ from prismfl.methods.prism.rehearsal import (
     CLEAR,
     FALL,
     HELD,
+    HIDDEN,
     MEANS,
+    MEANS_ALONE,
     RANKS,
     SECOND,
     SHOWN,
@@ -57,18 +59,21 @@ def auto(asked: Wanted) -> Chosen:
     found: dict[str, Any] = {"spectrum": "cleaned", "quantile": 0.0, "centring": centre, **picture_settings(task)}
     found |= given
     stage = stage_of(asked, found)
-    found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
-    found = {"share_means": MEANS, "share_covariance": SECOND, **found}
+    if "networks" not in given:
+        found |= {key: value for key, value in networks_for(stage, found).items() if key not in given}
+    drowns = hidden(stage) and not {"covariance", "share_covariance"} & given.keys()
+    found = {**(MEANS_ALONE if drowns else {"share_means": MEANS, "share_covariance": SECOND}), **found}
     scores = dict(rehearse(stage, found, given))
     rank = pick(scores, chance=100.0 / stage.classes)
-    chosen = {**found, "rank": rank, "covariance": given.get("covariance", rank)}
+    chosen = {"covariance": rank, **found, "rank": rank}
     models = played_models(stage, chosen)
     chosen["deliver"] = given.get("deliver", max(models, key=lambda name: models[name]))
     play = f"{stage.sites} x {stage.records} records, {stage.classes} classes, sigma {stage.sigma:.3g}"
+    alone = " (the noise would hide a second moment: the public one is taken)" if drowns else ""
     words = (
         f"rank {rank}: {scores[rank]:.1f} % in a rehearsal on public images ({play}); best of all "
         f"{max(scores.values()):.1f} %",
-        f"shares of the squared sensitivity: means {found['share_means']}, second moments {found['share_covariance']}",
+        f"shares of the squared sensitivity: means {found['share_means']}, second moments {found['share_covariance']}{alone}",
         f"{chosen.get('networks')} random networks are matched by {chosen.get('images')} images a class",
         f"the model to take: {chosen['deliver']} ("
         + ", ".join(f"{name} {score:.1f} %" for name, score in models.items())
@@ -138,13 +143,26 @@ def _release_part(settings: Mapping[str, Any]) -> HeadConfig:
     return HeadConfig(**{key: value for key, value in settings.items() if key in HeadConfig.model_fields})
 
 
-def networks_for(stage: Stage, settings: Mapping[str, Any]) -> dict[str, int]:
-    """As many random networks as the noise leaves a signal for: their class means are a vector of that many parts."""
+def hidden(stage: Stage) -> bool:
+    """Whether the noise hides a second moment even along the fewest directions: then none is worth its share.
+
+    The edge of its spectrum beside the variance that a row of length one has along each of them.
+    """
+    rank, records = RANKS[0], stage.sites * stage.records
+    edge = stage.sigma * math.sqrt(2.0 * rank * stage.sites / SECOND) / records
+    return edge * rank > HIDDEN
+
+
+def networks_for(stage: Stage, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As many random networks as the noise leaves a signal for: their class means are a vector of that many parts. If
+    there is none for a single one, pictures stay as they are and the head alone says what they show."""
     share = float(settings.get("share_networks", 0.3))
     width = int(settings.get("network_features", 64))
     records = stage.sites * stage.records / stage.classes
     noise = stage.sigma * math.sqrt(stage.sites) / records / math.sqrt(share)
     most = (CLEAR / noise) ** 2 / width
+    if most < 1:
+        return {"networks": 0, "labels": "soft"}
     return {"networks": int(max(4, min(8 if share <= 0.1 else 32, most)))}
 
 
@@ -153,7 +171,7 @@ def rehearse(stage: Stage, settings: Mapping[str, Any], given: Mapping[str, Any]
     width = stage.rows.shape[1]
     ranks = [min(int(given["rank"]), width)] if "rank" in given else [rank for rank in RANKS if rank <= width]
     for rank in ranks or [width]:
-        asked = {**settings, "rank": rank, "covariance": given.get("covariance", rank)}
+        asked = {"covariance": rank, **settings, "rank": rank}
         cfg = _release_part({**asked, "sigma": stage.sigma * stage.scale})
         scores = [_played(stage, cfg, key) for key in _KEYS]
         yield rank, sum(scores) / len(scores)

@@ -22,6 +22,8 @@ SHOWN, HELD, MOST = 4000, 1500, 10_000  # public images, held back ones, records
 CENTRE = 0.1  # squared share of the budget that a site's own centre is worth
 NEARLY = 3.0  # points by which a rank may be worse than the best
 DROWNED = 7.0  # points above chance below which nothing was learnt
+MEANS_ALONE = {"share_means": 0.95, "share_covariance": 0.0, "covariance": 0}
+HIDDEN = 0.5  # noise of a second moment, in variances of a direction, beyond which it is not asked for
 CLEAR = 0.5  # noise over signal that the random networks' class means may have
 
 
