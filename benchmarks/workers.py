@@ -2,8 +2,9 @@
 
     python benchmarks/workers.py [--rounds 3] [--cases dp-fedavg ...] [--workers 2]
 
-MNIST over 50 sites (1,200 records each, 600 for prism) where it is there, else the 5,000 that come with the package. Reading the data,
-the server's step and the test count on both sides; they stay in one process. Both sides end with the same digest.
+MNIST over 50 sites (1,200 records each, 600 for prism) where it is there, else the 5,000 that come with the package.
+Reading the data, the server's step and the test count on both sides; they stay in one process. Both sides end with the
+same digest.
 """
 
 from __future__ import annotations

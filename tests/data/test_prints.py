@@ -9,7 +9,14 @@ import pytest
 from PIL import Image
 
 from prismfl.data import Column, Schema, load_path
-from prismfl.data.prints import picture_print, row_print, row_prints
+from prismfl.data.prints import (
+    bag_prints,
+    canonical_cell,
+    matrix_prints,
+    picture_print,
+    row_print,
+    row_prints,
+)
 
 ROWS = {"age": ["50", "7.25"], "name": ["Zo\u00eb", "Bo"], "ill": ["yes", "no"], "seen": ["true", ""]}
 SCHEMA = Schema((Column("age", min=0, max=100),), "ill", ("no", "yes"))
@@ -100,3 +107,24 @@ def test_rows_of_an_npz(tmp_path: Path) -> None:
     )
     assert one == two
     assert len(set(one)) == 2
+
+
+def test_a_long_matrix_has_the_prints_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(0, 1, (8, 5)).astype(np.float32)
+    alone = [bag_prints([row])[0] for row in x.tolist()]
+    monkeypatch.setattr("prismfl.data.prints._ROWS", 3)
+    monkeypatch.setattr("prismfl.data.prints._KNOWN", 4)
+    assert matrix_prints(x) == alone
+
+
+def test_no_more_cells_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def counted(value: object) -> str:
+        asked.append(value)
+        return canonical_cell(value)
+
+    monkeypatch.setattr("prismfl.data.prints.canonical_cell", counted)
+    monkeypatch.setattr("prismfl.data.prints._KNOWN", 4)
+    bag_prints([[0.5] * 3, [1.5, 2.5, 3.5], [4.5, 0.5, 0.5]])
+    assert asked.count(0.5) == 2  # once at first, and once after all were forgotten

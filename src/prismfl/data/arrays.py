@@ -13,7 +13,7 @@ from prismfl.data.archive import read_members
 from prismfl.data.faults import Faults
 from prismfl.data.found import Bounds, Found
 from prismfl.data.ids import id_column
-from prismfl.data.prints import bag_prints, picture_print, vector_prints
+from prismfl.data.prints import matrix_prints, picture_print, vector_prints
 from prismfl.data.schema import check_classes, class_codes, listed, plain, value_of
 from prismfl.data.spec import Kind
 from prismfl.errors import CellError, UserError
@@ -80,7 +80,7 @@ def found_arrays(
         natural=ids[natural][kept] if natural else None,
         test=None if held is None else (_rows(read[1][0], held), read[1][1][held]),
         faults=faults,
-        more=(bag_prints(raw.tolist()),) if kind == "table" else (),
+        more=(matrix_prints(raw),) if kind == "table" else (),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from prismfl.core.records import Records
 from prismfl.data.ids import unit_codes
-from prismfl.data.prints import bag_prints, picture_print, vector_prints
+from prismfl.data.prints import matrix_prints, picture_print, vector_prints
 from prismfl.errors import UserError
 from prismfl.synth.labels import Labels, label_array
 
@@ -36,7 +36,7 @@ def read_arrays(X: Any, y: Any, unit: Any, *, code: Code) -> tuple[Records, list
 def prints_of(x: Array) -> list[bytes]:
     """What the ledger knows the records of an array by."""
     if x.ndim == 2:
-        return vector_prints(x) + bag_prints(x.tolist())
+        return vector_prints(x) + matrix_prints(x)
     return [picture_print(image) for image in x]
 
 

@@ -73,7 +73,8 @@ def auto(asked: Wanted) -> Chosen:
     words = (
         f"rank {rank}: {scores[rank]:.1f} % in a rehearsal on public images ({play}); best of all "
         f"{max(scores.values()):.1f} %",
-        f"shares of the squared sensitivity: means {found['share_means']}, second moments {found['share_covariance']}{alone}",
+        f"shares of the squared sensitivity: means {found['share_means']}, second moments {found['share_covariance']}"
+        + alone,
         f"{chosen.get('networks')} random networks are matched by {chosen.get('images')} images a class",
         f"the model to take: {chosen['deliver']} ("
         + ", ".join(f"{name} {score:.1f} %" for name, score in models.items())
