@@ -112,7 +112,10 @@ class Conductor:
 
     def _greet(self) -> None:
         """Ask places that are new, or were refused before, who they are and whether they will take part."""
-        for place in self.post.places():
+        there = self.post.places()
+        for place in [place for place, name in self.greeted.items() if not name and place not in there]:
+            del self.greeted[place]  # it went, and the question with it
+        for place in there:
             hello = Request("hello", self.description, seconds=HELLO_SECONDS)
             if place not in self.greeted and self.post.send(place, hello):
                 self.greeted[place] = ""
@@ -270,7 +273,9 @@ class Conductor:
     def _ask(self, pending: Mapping[str, Request], asked: dict[str, float]) -> None:
         now = self.clock()
         for site, request in pending.items():
-            if site in self.roster and now >= asked.get(site, now):
+            if not self._connected(site):
+                asked.pop(site, None)  # what it was asked is lost with it; once it is back, it is asked again
+            elif now >= asked.get(site, now):
                 taken = self.post.send(self.roster[site], request)
                 asked[site] = float("inf") if taken else now + self.rules.ask_again
 

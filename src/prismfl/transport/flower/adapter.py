@@ -259,12 +259,12 @@ class GridPost:
             coming.sent()
 
     def _moving(self, place: int, request: Request) -> bool:
-        """Whether this answer is on its way, and more of it has come since it was last asked for."""
+        """Whether this answer is on its way, and more of it has come since it was last asked for; the rest is asked
+        for anew."""
         coming = self._coming.get(place)
         if coming is None or (coming.request.round, coming.request.turn) != (request.round, request.turn):
             return False
-        moved, coming.moved = coming.moved, False
-        return moved
+        return coming.again()
 
     def _give_up(self, place: int) -> None:
         coming = self._coming.pop(place, None)
