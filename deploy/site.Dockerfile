@@ -10,10 +10,11 @@ RUN python -m venv /opt/prismfl \
  && /opt/prismfl/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt "$(ls ./*.whl)[flower,parquet]"
 
 FROM ${BASE}
-# Nothing of pip's work but what was installed; a user without a shell; all state in one volume.
+# Nothing of pip's work but what was installed; a user without a shell; all state in one volume. A new volume has the
+# owner of the folder that it is mounted on: /fed is for the trial of compose.yml, which founds on all four at once.
 COPY --from=build /opt/prismfl /opt/prismfl
 RUN groupadd --gid 10001 prismfl && useradd --uid 10001 --gid 10001 --home-dir /state --shell /usr/sbin/nologin prismfl \
- && install -d -o 10001 -g 10001 -m 0700 /state
+ && install -d -o 10001 -g 10001 -m 0700 /state /fed /fed/server /fed/north /fed/south /fed/west
 USER 10001:10001
 ENV PATH=/opt/prismfl/bin:$PATH HOME=/state PRISMFL_LEDGER=/state/ledger MPLCONFIGDIR=/tmp OMP_NUM_THREADS=1 \
     OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=1

@@ -80,5 +80,17 @@ def test_every_service_of_the_trial_is_closed() -> None:
     assert told["networks"]["federation"]["internal"] is True
 
 
+def test_every_volume_belongs_to_the_user_that_writes_to_it() -> None:
+    """The bug: a new volume takes its owner from the folder below it; where the image has none, that is root, and a
+    container without root could not write a single file of the trial."""
+    told: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    for name, service in told["services"].items():
+        image = (DEPLOY.parent / service["build"]["dockerfile"]).read_text()
+        (made,) = re.findall(r"install -d -o 10001 -g 10001 -m 0700 ([^\n]*)", image)
+        places = [volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")]
+        assert set(places) <= set(made.split()), name
+        assert "working_dir" not in service, name  # made by root, if it is not there yet
+
+
 def test_the_founding_script_is_plain_sh() -> None:
     subprocess.run(["/bin/sh", "-n", str(DEPLOY / "found.sh")], check=True)

@@ -24,6 +24,8 @@ from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
 from prismfl.transport.parts import Coming, Spool, Whole
 from prismfl.transport.post import Answer, Request, RoundRules
+from tests.secure.test_protocol import offices as secure_offices
+from tests.secure.test_protocol import secure_config
 from tests.site.folders import NAMES, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
@@ -86,6 +88,22 @@ def test_an_answer_in_parts_is_the_answer(tmp_path: Path, monkeypatch: pytest.Mo
     whole, other = federation(tmp_path / "whole")
     serve(whole, other)
     assert digest_of(directory) == digest_of(whole)
+
+
+def test_the_numbers_of_a_secure_sum_come_in_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests, asked = [], []
+    for name, size in (("parts", SMALL), ("whole", 10**7)):
+        monkeypatch.setattr(parts, "PART", size)
+        offices = secure_offices(tmp_path / name / "sites", "prism-head")
+        directory = make_run(tmp_path / name / "run", RULES, secure_config("prism-head"))
+        keys = {i + 10: f"key of {site}".encode() for i, site in enumerate(NAMES)}
+        grid = OneProcessGrid({i + 10: app_of(office) for i, office in enumerate(offices)}, keys=keys)
+        serve(directory, grid)
+        assert faults(directory) == []
+        digests.append(digest_of(directory))
+        asked.append(len(grid.asked))
+    assert digests[0] == digests[1]
+    assert asked[0] > asked[1] + 6
 
 
 Forge = Callable[[Request, Answer], list[Answer]]

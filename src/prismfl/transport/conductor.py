@@ -169,7 +169,7 @@ class Conductor:
         check = self._check(state, turn, answers)
         down = encode(state.items if turn in CARRIES else {}, {"round": state.round})
         refused, there = box.refused, set(box)
-        most = 0 if turn or not told else most_bytes(self.job, next(iter(told)), state.round) + PART
+        most = self._most(state, turn, told)
         requests = {
             site: Request("round", self.description, state.round, seconds, down, turn, told[site], most)
             for site in (sorted(told) if box.folds else told)
@@ -183,6 +183,13 @@ class Conductor:
         if turn:
             box.close()
         return box
+
+    def _most(self, state: State, turn: str, told: Mapping[str, str]) -> int:
+        """How long an answer that comes in parts may be; 0 in a turn whose answers are short."""
+        if turn not in CARRIES or not told:
+            return 0
+        masked = 8 * self.job.sum_rules(state.round).length if turn else 0
+        return most_bytes(self.job, next(iter(told)), state.round) + masked + PART
 
     def _told(self, state: State, turn: str, answers: Mapping[str, Inbox]) -> dict[str, str]:
         """Who is asked in a turn, and what each is told of the others."""
