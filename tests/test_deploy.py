@@ -74,7 +74,7 @@ def test_systemd_calls_a_unit_little_exposed(path: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["site", "server"])
 def test_an_image_has_no_root_and_no_moving_part(name: str) -> None:
     text = (DEPLOY / f"{name}.Dockerfile").read_text()
-    assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-slim-bookworm$", text, re.M)
+    assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}$", text, re.M)
     assert re.search(r"^USER 10001:10001$", text, re.M)
     installs = re.findall(r"pip install [^\n]*", text)
     assert len(installs) == 2
