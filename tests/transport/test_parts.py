@@ -91,7 +91,8 @@ def test_an_answer_in_parts_is_the_answer(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_numbers_of_a_secure_sum_come_in_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests, asked = [], []
+    digests: list[str] = []
+    asked: list[int] = []
     for name, size in (("parts", SMALL), ("whole", 10**7)):
         monkeypatch.setattr(parts, "PART", size)
         offices = secure_offices(tmp_path / name / "sites", "prism-head")

@@ -87,7 +87,7 @@ class Spool:
 
     def forget(self, *, keep: int = 0) -> None:
         """Give back the disk, but for the newest. Another process may be writing here: its file is let be."""
-        found = []
+        found: list[tuple[int, Path]] = []
         for path in self.folder.glob("*"):
             with suppress(FileNotFoundError):
                 if NAME.fullmatch(path.name):

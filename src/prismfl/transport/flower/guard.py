@@ -253,7 +253,7 @@ def supernode() -> None:
         flower_supernode()
     except SystemExit as left:
         code = left.code
-    except BaseException:
+    except BaseException:  # whatever it was, this process ends, and its log says of what
         traceback.print_exc()
     os._exit(code if isinstance(code, int) else 1)
 
