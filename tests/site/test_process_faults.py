@@ -85,6 +85,8 @@ def test_a_certificate_is_renewed_and_sites_are_restarted_in_any_order(
     server.terminate()
     federation.wait("the server to stop", lambda: ended(server))
     assert federation.rounds_done() < 8
+    assert server.returncode == 130
+    assert "go on with: prismfl server start server --resume" in federation.logs()
     server = federation.prismfl("server", "start", "server", "--resume")
     federation.wait("the new certificate", lambda: served(federation) not in ("", shown))
 
