@@ -1,7 +1,7 @@
 # A server. Build it in a checkout, from the wheel:
 #   make wheel && docker build -f deploy/server.Dockerfile -t prismfl-server .
-# The tag of the base can move; pin its digest once you have looked at it: --build-arg BASE=python@sha256:...
-ARG BASE=python:3.11.9-slim-bookworm
+# The digest decides which base it is, the tag is for people. Another one: --build-arg BASE=python@sha256:...
+ARG BASE=python:3.11.9-slim-bookworm@sha256:8fb099199b9f2d70342674bd9dbccd3ed03a258f26bbd1d556822c6dfc60c317
 FROM ${BASE} AS build
 WORKDIR /build
 COPY constraints.txt dist/*.whl ./

@@ -293,6 +293,31 @@ def test_a_snapshot_is_mapped_and_not_read(tmp_path: Path) -> None:
     assert str(tmp_path / "data" / "records.safetensors") in mapped
 
 
+@pytest.mark.parametrize("damage", ["changed", "cut", "replaced", "gone"])
+def test_a_snapshot_that_changes_in_mid_run_is_not_believed(damage: str, tmp_path: Path) -> None:
+    """The bug: what is mapped follows its file, so a site went on with other records, or died at the first that was
+    gone, without a word in its log."""
+    first, _ = prepared(tmp_path, "npz images: nan", 4)
+    config = site("npz images: nan", tmp_path / "raw" / "d.npz")
+    wanted = first.records.x.clone()
+    site_data._snapshot.cache_clear()
+    assert site_data.load(tmp_path, config).records.x.equal(wanted)
+    path = tmp_path / "data" / "records.safetensors"
+    size = path.stat().st_size
+    if damage == "changed":
+        with path.open("r+b") as file:
+            file.seek(size - wanted.nbytes - 200)
+            file.write(b"\x7f" * 200)
+    elif damage == "cut":
+        os.truncate(path, 100)
+    elif damage == "replaced":
+        path.with_name("other").write_bytes(bytes(size))
+        path.with_name("other").replace(path)
+    else:
+        path.unlink()
+    assert site_data.load(tmp_path, config).records.x.equal(wanted), "read anew from its source"
+
+
 def _resident() -> float:
     """Bytes of this process that are its own: pages of a mapped file can be dropped at any time."""
     lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())

@@ -19,6 +19,7 @@ from prismfl.server.running import start
 from prismfl.site import certificates
 from prismfl.site.certificates import make_authority, renew_server
 from prismfl.site.joining import PATIENCE_SECONDS, Outage, check_trust, follow_log, preflight, supernode_command
+from prismfl.transport.flower.children import guarded
 from tests.site.folders import run_config
 
 
@@ -148,7 +149,8 @@ def test_a_server_that_is_gone_and_back_is_told_once_each(tmp_path: Path) -> Non
 
 
 def test_a_supernode_does_not_try_one_call_for_ever(tmp_path: Path) -> None:
-    """The bug: a SuperNode that hangs in a call is alive, so nobody starts it anew."""
+    """The bug: a SuperNode that hangs in a call, or has given up, is alive, so nobody starts it anew."""
     pytest.importorskip("flwr")
     command = supernode_command(tmp_path, "hub:9092", insecure=True)
+    assert command[:3] == guarded("supernode"), "Flower's own would not end"
     assert command[command.index("--max-wait-time") + 1] == f"{PATIENCE_SECONDS:g}"

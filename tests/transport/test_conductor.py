@@ -156,3 +156,30 @@ def test_below_the_quorum_a_site_that_is_away_is_waited_for(tmp_path: Path) -> N
     with pytest.raises(QuorumError, match="2 of 3"):
         conductor.run()
     assert ("west", "late") in {(f.site, f.code) for f in faults(directory)}
+
+
+def test_a_site_that_went_before_it_said_who_it_is_is_asked_when_it_is_back(tmp_path: Path) -> None:
+    """The bug: the question was lost with it, and for minutes it was not asked again; the run began without it."""
+
+    def slow(site: str, request: Request) -> float:
+        return 5.0
+
+    directory, ends, conductor = conducted(
+        tmp_path, replace(RULES, join=100.0), slow=slow, away=lambda site, now: site == "west" and 2.0 < now < 10.0
+    )
+    conductor.run()
+    assert ends[0] <= 30.0
+    assert senders(directory, 0) == set(NAMES)
+    assert faults(directory) == []
+
+
+def test_a_site_that_was_restarted_in_a_round_is_asked_when_it_is_back(tmp_path: Path) -> None:
+    """The bug: it was asked again half-way to the deadline, which is twelve hours where somebody approves."""
+    day = replace(RULES, quorum=3, deadline=86400.0)
+    directory, ends, conductor = conducted(
+        tmp_path, day, slow=steady, away=lambda site, now: site == "west" and 5.0 < now < 30.0
+    )
+    conductor.run()
+    assert ends[0] <= 60.0
+    assert senders(directory, 0) == set(NAMES)
+    assert faults(directory) == []

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -595,7 +597,8 @@ def test_a_revoked_site_is_nobody_at_once(tmp_path: Path, before_it_answers: boo
 
 
 def test_a_superlink_that_could_not_answer_is_asked_again() -> None:
-    """The bug: "database is locked" on a busy disk, and the run's process ended. Who may not ask is told at once."""
+    """The bugs: "database is locked" on a busy disk, or a handshake that took too long on a busy machine, and the run's
+    process ended. Who may not ask is told at once."""
 
     def call(status: int) -> Callable[[], Iterable[str]]:
         def ask() -> Iterable[str]:
@@ -605,9 +608,62 @@ def test_a_superlink_that_could_not_answer_is_asked_again() -> None:
 
         return ask
 
+    def unreached() -> Iterable[str]:
+        raise httpx.ConnectTimeout("_ssl.c:989: The handshake operation timed out")
+
     calls = flower.BoundedCalls(20.0)
     assert calls("x", call(500)) is None
     assert calls("x", call(200)) == ["there"]
+    assert calls("x", unreached) is None
     with pytest.raises(httpx.HTTPStatusError):
         calls("x", call(403))
     assert calls("x", call(200)) == ["there"]
+
+
+ENDED = """
+import sys, threading, time
+import flwr.supernode.cli.flower_supernode
+from prismfl.transport.flower.guard import supernode
+
+def heartbeat():
+    raise RuntimeError("The SuperLink does not recognize this SuperNode.")
+
+def work():
+    threading.Thread(target=time.sleep, args=(600,)).start()  # what serves the ClientApps
+    {how}
+
+sys.modules["flwr.supernode.cli.flower_supernode"].flower_supernode = work
+supernode()
+"""
+CONNECTION = {
+    "given up": ("return", 1),
+    "heartbeat failed": ("threading.Thread(target=heartbeat).start(); time.sleep(600)", 1),
+    "stopped": ("sys.exit(0)", 0),
+}
+
+
+@pytest.mark.parametrize("what", CONNECTION)
+def test_a_supernode_without_a_connection_ends(what: str) -> None:
+    """The bug: one of Flower's threads kept it, with nothing at work, and nobody started another: a handshake that
+    took too long, once, and the site stayed absent."""
+    how, code = CONNECTION[what]
+    done = subprocess.run([sys.executable, "-c", ENDED.format(how=how)], timeout=120, check=False, capture_output=True)
+    assert done.returncode == code, done.stderr.decode()
+
+
+def test_a_superexec_that_could_not_reach_its_supernode_tries_again() -> None:
+    code = """
+import sys
+import flwr.supercore.cli.flower_superexec
+import httpx
+from prismfl.transport.flower.guard import superexec
+asked = []
+def work():
+    asked.append(1)
+    if len(asked) < 3:
+        raise httpx.ConnectTimeout("timed out")
+sys.modules["flwr.supercore.cli.flower_superexec"].flower_superexec = work
+superexec()
+assert len(asked) == 3
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True, capture_output=True)

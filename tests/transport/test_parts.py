@@ -12,7 +12,10 @@ import pytest
 pytest.importorskip("flwr")
 from flwr.app import Message
 
+from prismfl.core.payloads import encode
+from prismfl.core.rounds import initial_state
 from prismfl.errors import UserError, WireError
+from prismfl.runs.description import job_of
 from prismfl.runs.directory import RunDirectory
 from prismfl.server import serving
 from prismfl.site.office import Office
@@ -21,6 +24,8 @@ from prismfl.transport.faults import faults
 from prismfl.transport.flower import adapter as flower
 from prismfl.transport.parts import Coming, Spool, Whole
 from prismfl.transport.post import Answer, Request, RoundRules
+from tests.secure.test_protocol import offices as secure_offices
+from tests.secure.test_protocol import secure_config
 from tests.site.folders import NAMES, make_run, make_site, run_config
 from tests.transport.grid import OneProcessGrid
 
@@ -35,16 +40,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def app_of(office: Office) -> flower.ClientApp:
-    """What `site.app` does with a request."""
+    """What `site.app` does with a request, without the limits of its process."""
     spool = Spool(office.folder / "spool")
-
-    def answer(request: Request, context: object) -> Answer:
-        if request.kind == "part":
-            return spool.part(request)
-        given = office.answer(request)
-        return spool.cut(given) if request.most else given
-
-    return flower.client_app(answer)
+    return flower.client_app(lambda request, context: spool.answer(request, lambda: office.answer(request)))
 
 
 def federation(folder: Path, rules: RoundRules = RULES, rounds: int = 2) -> tuple[RunDirectory, OneProcessGrid]:
@@ -85,11 +83,28 @@ def test_an_answer_in_parts_is_the_answer(tmp_path: Path, monkeypatch: pytest.Mo
     assert kinds.count("release") == 0
     assert faults(directory) == []
     assert list((directory.path / "spool").iterdir()) == []  # nothing with a name was left on the server
-    assert len(list((tmp_path / "parts" / "sites" / "north" / "spool").iterdir())) == parts.KEPT
+    assert list((tmp_path / "parts" / "sites" / "north" / "spool").iterdir()) == []  # nor on a site, once it is over
     monkeypatch.setattr(parts, "PART", 10**6)
     whole, other = federation(tmp_path / "whole")
     serve(whole, other)
     assert digest_of(directory) == digest_of(whole)
+
+
+def test_the_numbers_of_a_secure_sum_come_in_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests: list[str] = []
+    asked: list[int] = []
+    for name, size in (("parts", SMALL), ("whole", 10**7)):
+        monkeypatch.setattr(parts, "PART", size)
+        offices = secure_offices(tmp_path / name / "sites", "prism-head")
+        directory = make_run(tmp_path / name / "run", RULES, secure_config("prism-head"))
+        keys = {i + 10: f"key of {site}".encode() for i, site in enumerate(NAMES)}
+        grid = OneProcessGrid({i + 10: app_of(office) for i, office in enumerate(offices)}, keys=keys)
+        serve(directory, grid)
+        assert faults(directory) == []
+        digests.append(digest_of(directory))
+        asked.append(len(grid.asked))
+    assert digests[0] == digests[1]
+    assert asked[0] > asked[1] + 6
 
 
 Forge = Callable[[Request, Answer], list[Answer]]
@@ -217,6 +232,56 @@ def test_a_transfer_that_moves_is_not_begun_again(tmp_path: Path) -> None:
     assert post._coming == {}
 
 
+def test_what_was_under_way_to_a_site_that_was_restarted_is_asked_for_again(tmp_path: Path) -> None:
+    """The bug: half of an answer had come, so the request was taken as under way for ever, and the site was late."""
+    directory, grid = federation(tmp_path, rounds=1)
+    description = directory.read_json("federation.json")["description"]
+    post = flower.GridPost(grid, {f"key of {n}".encode(): n for n in NAMES}, refresh=0.0, spool=tmp_path / "spool")
+    state = encode(initial_state(job_of(description)).items, {"round": 0})
+    request = Request("round", description, 0, 600.0, state, most=10**6)
+    lost: list[str] = []
+
+    def restarted(place: int, asked: Message, reply: Message) -> list[Message]:
+        turn = flower.read_request(asked).turn
+        if flower.read_request(asked).kind == "part" and turn in ("2", "3") and turn not in lost:
+            lost.append(turn)
+            return []
+        return [reply]
+
+    grid.tamper = restarted
+    assert post.send(10, request)
+    assert [answer for _ in range(20) for answer in post.collect()] == []
+    assert lost == ["2", "3"]
+    before = len(grid.asked)
+    assert post.send(10, request)
+    ((place, asked, answer),) = [found for _ in range(20) for found in post.collect()]
+    assert (place, asked, answer.kind) == (10, request, "release")
+    assert len(grid.asked) - before == 3, "the two that were lost and the last, not all of it"
+
+
+def test_a_part_that_comes_twice_after_it_was_asked_for_twice_counts_once(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 6
+    coming = Coming(
+        Request("round", {}, most=10**6), "north", Whole(len(body), hashlib.sha256(body).hexdigest()), tmp_path
+    )
+    cut = [body[i : i + SMALL] for i in range(0, len(body), SMALL)]
+
+    def fly() -> None:
+        while coming.next() is not None:
+            coming.sent()
+
+    fly()
+    assert coming.take(0, Answer("part", body=cut[0])) is None
+    assert coming.again()
+    fly()
+    for index in (1, 2):  # of the first time
+        done = coming.take(index, Answer("part", body=cut[index]))
+    assert done is not None
+    assert done.body == body
+    assert coming.take(1, Answer("part", body=b"")) is None, "of the second time, and nobody waits for it"
+    coming.close()
+
+
 # What a server may ask of a site
 
 
@@ -256,6 +321,25 @@ def test_a_site_keeps_few_long_answers(tmp_path: Path) -> None:
     for i in range(5):
         spool.cut(Answer("release", body=bytes([i]) * 1000))
     assert len(list(spool.folder.iterdir())) == parts.KEPT
+
+
+def test_two_processes_of_a_site_may_spool_at_once(tmp_path: Path) -> None:
+    """The bug: a file that another process had just renamed made the answer a refusal, charged and lost."""
+    spool, body, digest = spooled(tmp_path)
+    (spool.folder / f"{'0' * 64}.aaaa.part").symlink_to(tmp_path / "renamed meanwhile")
+    (spool.folder / ("f" * 64)).symlink_to(tmp_path / "removed meanwhile")
+    for _ in range(3):
+        assert spool.cut(Answer("release", body=body)).kind == "parts"
+    assert (spool.folder / f"{'0' * 64}.aaaa.part").is_symlink(), "another's half is its own business"
+    spool.forget()
+    assert not (spool.folder / digest).exists()
+
+
+def test_an_answer_for_which_there_is_no_room_goes_whole(tmp_path: Path) -> None:
+    """It is charged: it must not be lost because a copy of it cannot be kept."""
+    (tmp_path / "spool").write_text("no folder can be made here")
+    answer = Answer("release", body=bytes(2 * SMALL))
+    assert Spool(tmp_path / "spool").cut(answer) is answer
 
 
 def test_a_short_answer_goes_as_it_is(tmp_path: Path) -> None:

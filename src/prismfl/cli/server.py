@@ -11,6 +11,8 @@ from prismfl.cli import terminal
 from prismfl.cli.options import Format, Log, Sets
 from prismfl.errors import UserError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Run the server of a federation: init, enroll, revoke, renew, start, status, watch, stop.",
@@ -111,7 +113,12 @@ def start(
     if (config is None) != resume:
         raise UserError("Give a run config to start, or --resume to go on with the last run.")
     asked = None if config is None else terminal.config(config, sets)
-    result = running.start(folder, asked, sites=sites or [], insecure=insecure, say=terminal.speaker(log))
+    say = terminal.speaker(log)
+    try:
+        result = running.start(folder, asked, sites=sites or [], insecure=insecure, say=say)
+    except KeyboardInterrupt:
+        say(f"stopped; what was done is kept, go on with: prismfl server start {folder} --resume")
+        raise SystemExit(INTERRUPTED) from None
     terminal.emit(result, fmt, lambda: result_table(result))
 
 

@@ -167,12 +167,14 @@ cd server && prismfl server start . run.toml
 
 
 def _site_steps(agreed: Agreed, name: str) -> str:
-    own = "" if agreed.data in DATASETS else f"\n1. Write the path of your records into `{name}/site.toml`, key `data`."
+    read = f"Read `{name}/site.toml`: it is your word on what may ever leave, and no server can change it."
+    if agreed.data not in DATASETS:
+        read = f"Write the path of your records into `{name}/site.toml`, key `data`. R{read[1:]}"
     look = "\nEach release waits for you: `prismfl site desk " + name + "`.\n" if agreed.approval else ""
     return f"""# Site {name}
-{own}
-2. Read `{name}/site.toml`: it is your word on what may ever leave, and no server can change it.
-3. Save the server's `ca.pem` beside the folder, then, on this machine:
+
+1. {read}
+2. Save the server's `ca.pem` beside the folder, then, on this machine:
 
 ```
 prismfl federation keys {name} --ca ca.pem      # keys/*.key stay here
@@ -180,8 +182,8 @@ prismfl site check {name}                       # what is declared, and what was
 prismfl doctor {name}
 ```
 
-4. Send `{name}/keys/node.pub` to the server's operator; tell its digest by telephone (`sha256sum`).
-5. Once you are enrolled:
+3. Send `{name}/keys/node.pub` to the server's operator; tell its digest by telephone (`sha256sum`).
+4. Once you are enrolled:
 
 ```
 prismfl site join {name} {agreed.server}

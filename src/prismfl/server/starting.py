@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import time
@@ -21,6 +22,7 @@ from prismfl.version import __version__
 Say = Callable[[str], None]
 CONNECTION = "prismfl"
 START_SECONDS = 300.0
+FULL = 2**20  # bytes that are left
 
 
 class SuperLink:
@@ -150,8 +152,15 @@ def follow(directory: RunDirectory, link: SuperLink, say: Say, *, poll: float = 
         if note.exists() and not is_running(int(directory.read_json("process.json")["pid"])):
             time.sleep(poll)  # it may have written its last word just now
             if directory.status == "running":
-                raise ProcessError("The run's server process was killed; go on with: prismfl server start --resume.")
+                raise ProcessError(_why_gone(directory.path))
         time.sleep(poll)
+
+
+def _why_gone(place: Path) -> str:
+    """What ended the run's process without a word of its own: a full disk has no room for one."""
+    if shutil.disk_usage(place).free < FULL:
+        return f"The disk of '{place}' is full; free space there, then go on with: prismfl server start --resume."
+    return "The run's server process was killed; go on with: prismfl server start --resume."
 
 
 def _failure(told: Mapping[str, object]) -> PrismError:

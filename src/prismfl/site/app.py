@@ -27,18 +27,20 @@ SITE, SERVER = "PRISMFL_SITE", "PRISMFL_SERVER"
 def answer(request: Request, context: flower.Context) -> Answer:
     """The answer of the site that the environment names, or else of a simulated one."""
     folder, server = os.environ.get(SITE), os.environ.get(SERVER, "")
-    if folder is not None:
-        spool = Spool(place_of(Path(folder), server) / "spool")
-        if request.kind == "part":
-            return spool.part(request)
-        from prismfl.site.office import Office
+    if folder is None:
+        return _simulated(request, context).answer(request)
+    spool = Spool(place_of(Path(folder), server) / "spool")
+    return spool.answer(request, lambda: _made(Path(folder), server, request))
 
-        office = Office.open(Path(folder), server)
-        bound(office.config.max_memory + office.mapped() / 2**30, office.config.max_seconds)
-        given = office.answer(request)
-        wait_for(office.config.answer_every)
-        return spool.cut(given) if request.most else given
-    return _simulated(request, context).answer(request)
+
+def _made(folder: Path, server: str, request: Request) -> Answer:
+    from prismfl.site.office import Office
+
+    office = Office.open(folder, server)
+    bound(office.config.max_memory + office.mapped() / 2**30, office.config.max_seconds)
+    given = office.answer(request)
+    wait_for(office.config.answer_every)
+    return given
 
 
 def bound(gigabytes: float, seconds: float) -> None:

@@ -95,7 +95,8 @@ def load(folder: Path, config: SiteConfig) -> SiteData:
     spec, note = facts(config), _note(folder)
     if note is not None and note["shaped_by"] == _shaped_by(config, spec):
         try:
-            return _snapshot(_tensors(folder), note["digest"], spec, note["left_out"])
+            path = _tensors(folder)
+            return _snapshot(path, note["digest"], spec, note["left_out"], _look(path))
         except UserError:
             pass  # damaged: read anew
     return prepare(folder, config)
@@ -269,9 +270,19 @@ def _intact(path: Path, digest: str) -> None:
     raise UserError(f"The snapshot {path} of the data is damaged.")
 
 
+def _look(path: Path) -> tuple[int, ...]:
+    """Which file lies there, and when it last changed."""
+    try:
+        look = path.stat()
+    except OSError:
+        return ()
+    return look.st_dev, look.st_ino, look.st_size, look.st_mtime_ns, look.st_ctime_ns
+
+
 @lru_cache(maxsize=1)
-def _snapshot(path: Path, digest: str, spec: Spec, left_out: int) -> SiteData:
-    """The tensors under `path` if they are what was written. What was read once is not read again.
+def _snapshot(path: Path, digest: str, spec: Spec, left_out: int, look: tuple[int, ...]) -> SiteData:
+    """The tensors under `path` if they are what was written. What was read once is not read again while it looks the
+    same: of a mapped file that was cut short, the first record that is gone would end the process without a word.
 
     They are mapped, not read: the system brings the records that are at work into memory and forgets the others, and
     all processes of the site share them.

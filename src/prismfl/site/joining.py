@@ -28,6 +28,7 @@ from prismfl.transport.flower.children import (
     end,
     environment,
     free_port,
+    guarded,
     spawn,
     split_address,
     wait,
@@ -61,8 +62,9 @@ class Refusals:
         return ended - self.since > REFUSED_SECONDS
 
 
-def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None = None) -> None:
-    """Reach the server with the site's own trust before Flower does, and say in one line what is wrong.
+def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None = None) -> bool:
+    """Reach the server with the site's own trust before Flower does, and say in one line what is wrong. Whether this
+    site's clock is right.
 
     An unreachable server is tried again (for ever unless `attempts` is given); a wrong certificate is final.
     """
@@ -71,8 +73,7 @@ def preflight(address: str, ca: Path | None, say: Say, *, attempts: int | None =
     while True:
         tried += 1
         try:
-            _check_clock(host, port, ca, say)
-            return
+            return _check_clock(host, port, ca, say)
         except ssl.SSLCertVerificationError as error:
             raise UserError(f"{_named(error, host, address)}; nothing was sent.") from None
         except ssl.SSLError as error:
@@ -114,7 +115,7 @@ def check_trust(ca: Path, say: Say) -> None:
         say(f"warning: {state.soon}; ask the server's operator for a new ca.pem")
 
 
-def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
+def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> bool:
     if ca is None:
         connection = http.client.HTTPConnection(host, port, timeout=10)
     else:
@@ -131,6 +132,8 @@ def _check_clock(host: str, port: int, ca: Path | None, say: Say) -> None:
         skew = (datetime.now(UTC) - parsedate_to_datetime(told)).total_seconds()
         if abs(skew) > CLOCK_TOLERANCE:
             say(f"warning: this site's clock is {skew:+.0f} s off the server's; set it, or the server will refuse it")
+            return False
+    return True
 
 
 def reread_apart(folder: Path, say: Say) -> None:
@@ -153,7 +156,8 @@ def trust_of(folder: Path, server: str = "") -> Path:
 def supernode_command(folder: Path, address: str, *, insecure: bool, server: str = "") -> list[str]:
     """The command that starts this site's SuperNode against the server at `address`."""
     keys = folder / "keys"
-    command = [beside_python("flower-supernode"), "--superlink", address]
+    beside_python("flower-supernode")  # or it is told that Flower is not installed
+    command = [*guarded("supernode"), "--superlink", address]
     if insecure:
         command += ["--insecure"]
     else:
@@ -219,7 +223,7 @@ def join(
     while True:
         if ca is not None:
             check_trust(ca, say)
-        preflight(address, ca, say, attempts=attempts)
+        clock = preflight(address, ca, say, attempts=attempts)
         say(f"joining {address}; stop with Ctrl-C")
         started = time.monotonic()
         log_path = place / "supernode.log"
@@ -232,7 +236,9 @@ def join(
                 end(warm.process)
         if code is None:
             return
-        if refusals.last_too_long(started, time.monotonic()):
+        if not clock:
+            refusals.since = None  # why it is refused is known, and mends itself once the clock is set
+        elif refusals.last_too_long(started, time.monotonic()):
             raise ProcessError(
                 f"The server at {address} does not accept this site: is keys/node.pub enrolled there? "
                 f"See {place / 'supernode.log'}."

@@ -112,7 +112,10 @@ class Conductor:
 
     def _greet(self) -> None:
         """Ask places that are new, or were refused before, who they are and whether they will take part."""
-        for place in self.post.places():
+        there = self.post.places()
+        for place in [place for place, name in self.greeted.items() if not name and place not in there]:
+            del self.greeted[place]  # it went, and the question with it
+        for place in there:
             hello = Request("hello", self.description, seconds=HELLO_SECONDS)
             if place not in self.greeted and self.post.send(place, hello):
                 self.greeted[place] = ""
@@ -166,7 +169,7 @@ class Conductor:
         check = self._check(state, turn, answers)
         down = encode(state.items if turn in CARRIES else {}, {"round": state.round})
         refused, there = box.refused, set(box)
-        most = 0 if turn or not told else most_bytes(self.job, next(iter(told)), state.round) + PART
+        most = self._most(state, turn, told)
         requests = {
             site: Request("round", self.description, state.round, seconds, down, turn, told[site], most)
             for site in (sorted(told) if box.folds else told)
@@ -180,6 +183,13 @@ class Conductor:
         if turn:
             box.close()
         return box
+
+    def _most(self, state: State, turn: str, told: Mapping[str, str]) -> int:
+        """How long an answer that comes in parts may be; 0 in a turn whose answers are short."""
+        if turn not in CARRIES or not told:
+            return 0
+        masked = 8 * self.job.sum_rules(state.round).length if turn else 0
+        return most_bytes(self.job, next(iter(told)), state.round) + masked + PART
 
     def _told(self, state: State, turn: str, answers: Mapping[str, Inbox]) -> dict[str, str]:
         """Who is asked in a turn, and what each is told of the others."""
@@ -270,7 +280,9 @@ class Conductor:
     def _ask(self, pending: Mapping[str, Request], asked: dict[str, float]) -> None:
         now = self.clock()
         for site, request in pending.items():
-            if site in self.roster and now >= asked.get(site, now):
+            if not self._connected(site):
+                asked.pop(site, None)  # what it was asked is lost with it; once it is back, it is asked again
+            elif now >= asked.get(site, now):
                 taken = self.post.send(self.roster[site], request)
                 asked[site] = float("inf") if taken else now + self.rules.ask_again
 

@@ -11,6 +11,8 @@ import hashlib
 import re
 import tempfile
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,8 +24,9 @@ PART = 16 * 2**20
 WINDOW = 2
 TRIES = 5
 KEPT = 2
-"""Whole answers that a site keeps; an older one that is still wanted is asked for anew, and is the same bytes."""
+"""Whole answers that a site keeps: the one that is on its way, and the one before."""
 ANNOUNCED, ASKED = re.compile(rb"([0-9]{1,15}) ([0-9a-f]{64})"), re.compile(r"([0-9a-f]{64}) ([0-9]{1,9})")
+NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,40 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def answer(self, request: Request, make: Callable[[], Answer]) -> Answer:
+        """A part of what lies here, or what the site makes of a request, cut where it is long."""
+        if request.kind == "part":
+            return self.part(request)
+        made = make()
+        if request.kind == "finish":
+            self.forget()
+        return self.cut(made) if request.most else made
+
     def cut(self, answer: Answer) -> Answer:
-        """The answer as it is, or where it is long, its announcement; the server asks for the parts."""
+        """The answer as it is, or where it is long, its announcement; the server asks for the parts.
+
+        Where there is no room for the spool the answer goes whole: it is charged already, and would be lost.
+        """
         if len(answer.body) <= PART:
             return answer
         digest = hashlib.sha256(answer.body).hexdigest()
-        make_folder(self.folder, closed=True)
-        write_atomically(self.folder / digest, answer.body)
-        for old in sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-            old.unlink(missing_ok=True)
+        try:
+            make_folder(self.folder, closed=True)
+            write_atomically(self.folder / digest, answer.body)
+        except OSError:
+            return answer
+        self.forget(keep=KEPT)
         return replace(answer, kind="parts", body=f"{len(answer.body)} {digest}".encode())
+
+    def forget(self, *, keep: int = 0) -> None:
+        """Give back the disk, but for the newest. Another process may be writing here: its file is let be."""
+        found: list[tuple[int, Path]] = []
+        for path in self.folder.glob("*"):
+            with suppress(FileNotFoundError):
+                if NAME.fullmatch(path.name):
+                    found.append((path.stat().st_mtime_ns, path))
+        for _, old in sorted(found)[: max(0, len(found) - keep)]:
+            old.unlink(missing_ok=True)
 
     def part(self, request: Request) -> Answer:
         """One part of what was announced to this server; of nothing else."""
@@ -107,8 +134,20 @@ class Coming:
         """The request that `next` gave is under way."""
         self.flying.add(self.wanted.popleft())
 
+    def again(self) -> bool:
+        """Ask anew for what is under way, where any has come since this was last said: a site that was restarted has
+        lost the requests. Both answers may come, and one counts."""
+        self.wanted.extendleft(sorted(self.flying, reverse=True))
+        self.flying.clear()
+        moved, self.moved = self.moved, False
+        return moved
+
     def take(self, index: int, answer: Answer) -> Answer | None:
         """One part, or what came instead; gives the whole answer once it is there, or why there will be none."""
+        if index in self.wanted:
+            self.wanted.remove(index)  # asked for twice, and this is what came of the first time
+        elif index not in self.flying:
+            return None
         self.flying.discard(index)
         if answer.kind == "lost":
             self.wanted.appendleft(index)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from httpx import HTTPStatusError
+from httpx import HTTPStatusError, TransportError
 
 from prismfl.errors import UserError, WireError
 from prismfl.files.bounded import DEPTH, load_json
@@ -128,6 +128,9 @@ class BoundedCalls:
             if error.response.status_code < SERVER_ERRORS:
                 raise
             return None  # a SuperLink on a busy machine could not answer; it is asked again
+        except TransportError:
+            self.forget(name)
+            return None  # nor could be reached
         self.forget(name)
         return found
 
@@ -259,12 +262,12 @@ class GridPost:
             coming.sent()
 
     def _moving(self, place: int, request: Request) -> bool:
-        """Whether this answer is on its way, and more of it has come since it was last asked for."""
+        """Whether this answer is on its way, and more of it has come since it was last asked for; the rest is asked
+        for anew."""
         coming = self._coming.get(place)
         if coming is None or (coming.request.round, coming.request.turn) != (request.round, request.turn):
             return False
-        moved, coming.moved = coming.moved, False
-        return moved
+        return coming.again()
 
     def _give_up(self, place: int) -> None:
         coming = self._coming.pop(place, None)

@@ -16,7 +16,10 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 import tomllib
+import traceback
 import zipfile
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
@@ -230,8 +233,40 @@ def die_with_parent(signum: int = signal.SIGTERM) -> None:
         ctypes.CDLL(None).prctl(1, signum)
 
 
-def superexec() -> None:
-    """The process `flower-superexec`, which starts a ClientApp for each message."""
-    from flwr.supercore.cli.flower_superexec import flower_superexec
+def supernode() -> None:
+    """The process `flower-supernode`, which ends when its work does, so that it can be started anew.
 
-    flower_superexec()
+    Flower's own goes on for ever with nothing at work: after it has given a connection up, the thread that serves its
+    ClientApps keeps it, and a heartbeat that failed ends in its thread without a word. The site would stay absent.
+    """
+
+    def end(told: threading.ExceptHookArgs) -> None:
+        threading.__excepthook__(told)
+        os._exit(1)
+
+    threading.excepthook = end
+    sys.argv[0] = "flower-supernode"
+    code: object = 1
+    try:
+        from flwr.supernode.cli.flower_supernode import flower_supernode
+
+        flower_supernode()
+    except SystemExit as left:
+        code = left.code
+    except BaseException:  # whatever it was, this process ends, and its log says of what
+        traceback.print_exc()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+def superexec() -> None:
+    """The process `flower-superexec`, which starts a ClientApp for each message. On a busy machine a call to the
+    SuperNode may fail; nobody would start another."""
+    from flwr.supercore.cli.flower_superexec import flower_superexec
+    from httpx import TransportError
+
+    while True:
+        try:
+            return flower_superexec()
+        except TransportError as error:
+            sys.stderr.write(f"prismfl: {type(error).__name__}; trying again\n")
+            time.sleep(1.0)
