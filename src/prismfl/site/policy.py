@@ -19,6 +19,7 @@ from prismfl.core.job import Job
 from prismfl.core.method import Method
 from prismfl.core.payloads import JsonDict, Statistics
 from prismfl.data import DATASETS, Spec
+from prismfl.data.parts_file import parts_words
 from prismfl.data.public import DRAWN, is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
@@ -62,7 +63,7 @@ def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> Non
         raise RefusedError("method-not-allowed", f"Method '{name}' is not in `methods` of site.toml.")
     _check_facts(config, facts, description)
     _check_public(config, told)
-    _check_encoder(config, told, description.get("encoder"))
+    _check_encoder(config, told, description.get("encoder"), built_in=facts.parts is not None)
     model = MODEL.fullmatch(str(told.get("model")))
     if model is None or int((model[2] or ":1")[1:]) > MOST_WIDTH:
         raise RefusedError("limit", f"Model '{told.get('model')!s:.40}' is unknown here, or wider than {MOST_WIDTH}.")
@@ -82,11 +83,12 @@ def _check_facts(config: SiteConfig, facts: Spec, description: JsonDict) -> None
     told, spec = description["config"], description["spec"]
     same = (
         isinstance(spec, dict)
-        and set(spec) == {"name", "kind", "shape", "classes"}
+        and set(spec) - {"parts"} == {"name", "kind", "shape", "classes"}
         and isinstance(spec["name"], str)
         and len(spec["name"]) <= MOST_TEXT
         and (spec.get("kind"), spec.get("shape"), spec.get("classes"))
         == (facts.kind, list(facts.shape), list(facts.classes))
+        and _same_parts(facts, spec)
         and told.get("relation") == config.relation
         and description["schema"] == own_schema(config, facts)
     )
@@ -96,6 +98,13 @@ def _check_facts(config: SiteConfig, facts: Spec, description: JsonDict) -> None
             f"The run's data are not this site's: {facts.kind} of shape {facts.shape}, {len(facts.classes)} classes, "
             f"{config.relation}.",
         )
+
+
+def _same_parts(facts: Spec, spec: Mapping[str, Any]) -> bool:
+    """Whether the request means this site's own parts, to the letter: shapes, places, vocabularies and columns."""
+    if facts.parts is None or "parts" not in spec:
+        return facts.parts is None and "parts" not in spec
+    return json.dumps(spec["parts"], sort_keys=True) == json.dumps(parts_words(facts.parts), sort_keys=True)
 
 
 def own_schema(config: SiteConfig, facts: Spec) -> str | None:
@@ -113,12 +122,13 @@ def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
         raise RefusedError("limit", f"A run has 1 to max_public = {config.max_public} public images.")
 
 
-def _check_encoder(config: SiteConfig, told: Mapping[str, Any], digest: object) -> None:
-    """Names on this site's list, and the digest that the run means. No file is opened for it."""
+def _check_encoder(config: SiteConfig, told: Mapping[str, Any], digest: object, *, built_in: bool) -> None:
+    """Names on this site's list, and the digest that the run means. No file is opened for it. What looks at the parts of
+    a record is `built_in` where no name is said."""
     words, known = told.get("encoder"), {*config.encoders, *own_encoders(config)}
     refused = RefusedError("refused", "The run's public encoder is not on the list of site.toml.")
     if words is None:
-        if digest is not None:
+        if not (isinstance(digest, str) if built_in else digest is None):
             raise refused
         return
     if not isinstance(words, str) or len(words) > MOST_TEXT or not isinstance(digest, str):
