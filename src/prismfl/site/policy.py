@@ -40,7 +40,7 @@ MOST_WORDS = 1_000_000
 LONG = 100_000
 """Most of what takes time or room in proportion: steps, epochs, images, samples."""
 LIGHT = (SCATTERING, NGRAMS)
-"""Encoders that are made in no time: their digest is compared before anything is reserved, that of others in a round."""
+"""Encoders that are made in no time: their digest is compared before anything is reserved, others' in a round."""
 TIMES = 32
 """A size of a network or a statistic may be so many times its default."""
 PROPORTIONAL = frozenset(
@@ -127,8 +127,8 @@ def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
 
 
 def _check_encoder(config: SiteConfig, facts: Spec, told: Mapping[str, Any], digest: object) -> None:
-    """Names on this site's list, and the digest that the run means. No file is opened for it. What looks at the parts of
-    a record is built in where no name is said."""
+    """Names on this site's list, and the digest that the run means. No file is opened for it. Where no name is said,
+    what looks at the parts of a record is built in."""
     words, known = told.get("encoder"), {*config.encoders, *own_encoders(config)}
     refused = RefusedError("refused", "The run's public encoder is not on the list of site.toml.")
     if words is None and facts.parts is None:
@@ -143,7 +143,7 @@ def _check_encoder(config: SiteConfig, facts: Spec, told: Mapping[str, Any], dig
             name = name_and_side(part.body)[0] if is_ours(part.body) else part.body
             if part.digest is not None or name not in known or not OWN_NAME.fullmatch(name):
                 raise refused
-        if all(name_and_side(part.body)[0] in LIGHT if is_ours(part.body) else False for part in parts):
+        if all(is_ours(part.body) and name_and_side(part.body)[0] in LIGHT for part in parts):
             found = None if words is None else built(words, ours)
             looked = found if facts.parts is None else parted(found, facts.parts)
             if looked is None or looked.digest != digest:
