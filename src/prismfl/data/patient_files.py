@@ -129,7 +129,8 @@ def read_rows(path: Path, faults: Faults, wanted: Sequence[str]) -> Columns:
             records.append(found or {})
             if len(records) * max(1, len(wanted)) > MOST_CELLS:
                 raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more; give a smaller file.")
-    names = list(wanted) if faults.lenient else list(dict.fromkeys(str(name) for one in records for name in one))
+    any_ = wanted if faults.lenient else (str(name) for one in records for name in one)
+    names = list(dict.fromkeys(any_))
     check_columns(names, str(path))
     return {name: [_cell(record.get(name)) for record in records] for name in names}
 
