@@ -54,6 +54,11 @@ def test_nor_from_texts_and_patients(attack: str, kind: str) -> None:
     held("prism-head", attack, kind=kind)
 
 
+@pytest.mark.parametrize("attack", ["rounds", "influence"])
+def test_nor_from_the_secure_sum_of_patients(attack: str) -> None:
+    held("prism-client", attack, kind="patient")
+
+
 @pytest.mark.parametrize("method", ["dp-fedavg", "ldp-fedsgd"])
 def test_no_record_moves_what_another_adds(method: str) -> None:
     """Under weights of 3.4e38 a record that adds nothing itself once moved the sum by twice the bound: whether others

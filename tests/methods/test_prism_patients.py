@@ -144,7 +144,7 @@ def test_a_model_learns_from_the_synthetic_records_alone() -> None:
 
 
 def test_layers_stand_in_the_order_of_the_parts_and_each_part_has_one() -> None:
-    x, y = some(40)
+    x, _ = some(40)
     turned = prism.Config(sigma=0.0, layers=("row/columns", "text/groups", "text/concepts"), **SETTINGS)
     plain = prism.Config(sigma=0.0, **SETTINGS)
     rows = [statistics.encoder(cfg, task()).coordinates(x.float() / 255) for cfg in (turned, plain)]

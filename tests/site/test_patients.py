@@ -171,3 +171,14 @@ def test_the_owner_is_told_that_the_label_stands_in_the_text(tmp_path: Path) -> 
     said: list[str] = []
     reread(tmp_path / "kept", config, said.append, always=True)
     assert any("name of their class" in line for line in said)
+
+
+def test_a_site_is_made_of_a_folder_of_patients(tmp_path: Path) -> None:
+    """Its folders of films were once taken for classes."""
+    from prismfl.site.making import make_site
+
+    make_site(tmp_path / "site", site(tmp_path), ca=None, say=lambda _: None)
+    found = Office.open(tmp_path / "site")
+    assert found.config.classes is None
+    assert found.config.image_size is None
+    assert len(site_data.load(tmp_path / "site", found.config).records) == 12

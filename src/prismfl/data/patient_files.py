@@ -110,8 +110,8 @@ def table_of(folder: Path) -> Path:
 
 
 def read_rows(path: Path, faults: Faults, wanted: Sequence[str]) -> Columns:
-    """The columns of a table. Of JSON lines those that any line has; on a site those that are `wanted`, whether any line
-    has them or not: which keys there are would tell of records."""
+    """The columns of a table. Of JSON lines those that any line has; on a site those that are `wanted`, whether any
+    line has them or not: which keys there are would tell of records."""
     if path.suffix.lower() not in LINES:
         return read_columns(path, faults)
     records: list[dict[str, Any]] = []

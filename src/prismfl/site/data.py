@@ -324,7 +324,7 @@ def declare(config: SiteConfig) -> tuple[SiteConfig, list[str]]:
     """
     place = Path(config.data)
     found: dict[str, Any] = {}
-    if config.data in DATASETS or (place.name.endswith(TABLES) and not place.is_dir()):
+    if config.data in DATASETS or is_parted(config.schema_file) or (place.name.endswith(TABLES) and not place.is_dir()):
         return config, []
     if place.is_dir():
         from prismfl.data.folders import class_folders, measured
