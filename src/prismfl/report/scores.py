@@ -83,8 +83,8 @@ def parts_part(facts: Facts) -> str:
     ]
     fits = found.get("retrieval") or {}
     words = (
-        f"<p>The text that fits a real picture is found among ten in {fits['synthetic']:.1f} %, by what synthetic pairs "
-        f"tell; by mixed pairs in {fits['shuffled']:.1f} %.</p>"
+        f"<p>The text that fits a real picture is found among ten in {fits['synthetic']:.1f} %, by what synthetic "
+        f"pairs tell; by mixed pairs in {fits['shuffled']:.1f} %.</p>"
         if {"synthetic", "shuffled"} <= fits.keys()
         else ""
     )
