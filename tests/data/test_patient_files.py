@@ -112,10 +112,25 @@ def test_a_text_cell_names_no_file_that_holds_other_records(tmp_path: Path) -> N
     (tmp_path / "secret.txt").write_text("outside")
     place = tmp_path / "in"
     place.mkdir()
-    folder(place, [line(1, report="p.jsonl"), line(2, report="link.txt"), line(3, report="pipe.txt")])
     (place / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (place / "table.txt").symlink_to(place / "p.jsonl")
     os.mkfifo(place / "pipe.txt")
-    assert declared.parts.texts(read_patients(place, declared, Faults()).x) == ["", "", ""]
+    odd = [
+        "p.jsonl",
+        "link.txt",
+        "table.txt",
+        "pipe.txt",
+        "..",
+        ".",
+        "/",
+        "a/..",
+        ".txt",
+        "x" * 900 + ".txt",
+        "\x00.txt",
+        7,
+    ]
+    folder(place, [line(i, report=cell) for i, cell in enumerate(odd)])
+    assert declared.parts.texts(read_patients(place, declared, Faults()).x) == [""] * len(odd)
 
 
 def test_texts_may_lie_beside_the_pictures(tmp_path: Path) -> None:

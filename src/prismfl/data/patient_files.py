@@ -179,9 +179,9 @@ def _pictures(folder: Path, cells: Sequence[object], part: RecordPart, known: Se
 def _file(folder: Path, cell: object) -> bytes | None:
     """The text of the .txt file that a cell names, or that lies beside the picture that it names. No other file: the
     table holds other people's records."""
-    name = cleaned(cell, 1000)
-    path = _inside(folder, str(Path(name).with_suffix(".txt")) if Path(name).name else "")
-    if path is None:
+    stem, dot, ending = cleaned(cell, 1000).rpartition(".")
+    path = _inside(folder, f"{stem}.{ending if ending.lower() == 'txt' else 'txt'}" if dot else None)
+    if path is None or path.suffix.lower() != ".txt":
         return None
     try:
         with open_regular(path, limit=LIMIT) as file:
