@@ -19,7 +19,7 @@ from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.guessing import most_right
 from prismfl.privacy.ledger.book import Ledger
-from prismfl.report.delivered import delivered
+from prismfl.report.delivered import PATIENTS, delivered
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
 from prismfl.report.released import noise_to_signal
@@ -270,7 +270,7 @@ def _pictures(path: Path, missing: list[Facts]) -> list[Facts]:
             missing.append(lacking("pictures"))
         return []
     people = (path / "gen" / "patients.jsonl").is_file()
-    title = "Synthetic patients, twenty of them" if people else "Synthetic images, a row for each class"
+    title = PATIENTS if people else "Synthetic images, a row for each class"
     return [{"title": title, "png": base64.b64encode(raw).decode(), "private": False}]
 
 
