@@ -179,6 +179,11 @@ def hostile() -> Iterator[Wanted]:
         yield Wanted(f"{name} (processes, TLS)", (name,), ("--processes",))
 
 
+def multimodal() -> Iterator[Wanted]:
+    for data, budget, seed in script("multimodal/run.py").names():
+        yield Wanted(f"{data} {budget} {seed}", ("prism",), ("--only", data, budget, "--seeds", str(seed)))
+
+
 def auto() -> Iterator[Wanted]:
     for name in script("auto/run.py").names():
         why = "plain defaults at one epsilon: not ended after 60 s" if name.endswith("fixed") else ""
@@ -241,6 +246,7 @@ def every_table() -> list[Table]:
         table("3dgl", "3dgl/run.py", "results.json", threedgl_rows, threedgl, 1),
         table("tables", "tables/run.py", "results.json", whole, tables, 1),
         table("robust", "robust/run.py", "results.json", inside, robust, 1),
+        table("multimodal", "multimodal/run.py", "results.json", whole, multimodal, 0.5),
         table("auto", "auto/run.py", "results.json", whole, auto, 0.2),
         table("audit", "audit/run.py", "results.json", lambda v: v["methods"], audits, 1),
         table("hostile", "audit/hostile.py", "hostile.json", by("method"), hostile, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prismfl.data.concepts import vocabulary
-from prismfl.data.grammar import public_texts, write
+from prismfl.data.grammar import every_sentence, public_texts, write
 from prismfl.nets.encoders.text import finder, said_in
 
 CHEST = vocabulary("chest")
@@ -42,3 +42,12 @@ def test_public_texts_are_the_same_whatever_is_asked_for() -> None:
     assert few == many[:3]
     assert len(set(many)) == 6
     assert public_texts(vocabulary("medicine"), 2, seed=3, most=400) != few[:2]
+
+
+def test_every_sentence_that_can_be_written_is_known() -> None:
+    for name in ("chest", "medicine"):
+        concepts = vocabulary(name)
+        known = set(every_sentence(concepts))
+        assert len(known) < 200_000
+        texts = public_texts(concepts, 400, seed=5, most=2000)
+        assert all(part.rstrip(".") + "." in known for text in texts for part in text.split(". "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from PIL import Image
 from prismfl.data.faults import Faults
 from prismfl.data.files import load_path
 from prismfl.data.parts_file import parse_patient_file
-from prismfl.data.patient_files import read_patients
+from prismfl.data.patient_files import MOST_LINE, read_patients
+from prismfl.data.prints import picture_print
 from prismfl.errors import CellError, UserError
 from tests.data.test_parts_file import CONTENT
 
@@ -101,3 +103,99 @@ def test_a_folder_is_loaded_by_its_schema(tmp_path: Path) -> None:
     assert (data.spec.kind, data.spec.shape, data.spec.unit) == ("patient", (556,), "patient_id")
     assert data.unit_train is not None
     assert data.x_train.shape == (10, 556)
+
+
+def test_a_text_cell_names_no_file_that_holds_other_records(tmp_path: Path) -> None:
+    """The table itself as somebody's report: then every other record would move that record's row as well."""
+    declared = parse_patient_file({**CONTENT, "text": {"files": "report", "bytes": 64}}, where="here")
+    (tmp_path / "films").mkdir()
+    (tmp_path / "secret.txt").write_text("outside")
+    place = tmp_path / "in"
+    place.mkdir()
+    (place / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (place / "table.txt").symlink_to(place / "p.jsonl")
+    os.mkfifo(place / "pipe.txt")
+    odd = [
+        "p.jsonl",
+        "link.txt",
+        "table.txt",
+        "pipe.txt",
+        "..",
+        ".",
+        "/",
+        "a/..",
+        ".txt",
+        "x" * 900 + ".txt",
+        "\x00.txt",
+        7,
+    ]
+    folder(place, [line(i, report=cell) for i, cell in enumerate(odd)])
+    assert declared.parts.texts(read_patients(place, declared, Faults()).x) == [""] * len(odd)
+
+
+def test_texts_may_lie_beside_the_pictures(tmp_path: Path) -> None:
+    declared = parse_patient_file({**CONTENT, "text": {"files": "film", "bytes": 64}}, where="here")
+    folder(tmp_path, [line(1), line(2, film=None)])
+    (tmp_path / "films" / "a.txt").write_text("No effusion.")
+    assert declared.parts.texts(read_patients(tmp_path, declared, Faults()).x) == ["No effusion.", ""]
+
+
+def test_odd_pictures_are_missing(tmp_path: Path) -> None:
+    folder(tmp_path, [line(i, film=f"films/{name}") for i, name in enumerate(["moves.png", "huge.bmp", "films", ""])])
+    frames = [Image.fromarray(np.full((20, 20), v, dtype=np.uint8)) for v in (10, 200)]
+    frames[0].save(tmp_path / "films" / "moves.png", save_all=True, append_images=frames[1:])
+    head = b"BM" + b"\0" * 12 + (40).to_bytes(4, "little") + (60_000).to_bytes(4, "little") * 2
+    (tmp_path / "films" / "huge.bmp").write_bytes(
+        head + (1).to_bytes(2, "little") + (24).to_bytes(2, "little") + b"\0" * 40
+    )
+    films = DECLARED.parts.images(read_patients(tmp_path, DECLARED, Faults()).x)
+    assert not films.any()
+
+
+def prints_of(found: Any) -> set[bytes]:
+    return {*found.prints, *(one for other in found.more for one in other)}
+
+
+def test_what_one_record_has_besides_changes_no_print_of_another(tmp_path: Path) -> None:
+    for name, more in (("a", {}), ("b", {"note": "x", "phone": 1})):
+        (tmp_path / name).mkdir()
+        folder(tmp_path / name, [line(1), line(2, **more)])
+    plain, odd = (read_patients(tmp_path / name, DECLARED, Faults(lenient=True)) for name in "ab")
+    assert len(plain.x) == len(odd.x) == 2
+    for k in range(len(plain.more)):
+        assert plain.more[k][0] == odd.more[k][0]
+
+
+def test_the_ledger_knows_a_film_and_a_long_report_wherever_they_stand(tmp_path: Path) -> None:
+    report = "There is a small pleural effusion on the right. The heart is normal in size."
+    folder(tmp_path, [line(1, report=report)])
+    film = picture_print(np.full((20, 20), 90, dtype=np.uint8))
+    inline = prints_of(read_patients(tmp_path, DECLARED, Faults()))
+    assert film in inline
+    (tmp_path / "p.jsonl").write_text(json.dumps(line(7, report="r.txt", age=51, film=None)) + "\n")
+    (tmp_path / "r.txt").write_text(f"  {report}\r\n")
+    declared = parse_patient_file({**CONTENT, "text": {"files": "report", "bytes": 99}}, where="here")
+    assert prints_of(read_patients(tmp_path, declared, Faults())) & inline
+    (tmp_path / "p.jsonl").write_text(json.dumps(line(8, report="Normal.", film=None)) + "\n")
+    short = prints_of(read_patients(tmp_path, DECLARED, Faults()))
+    (tmp_path / "p.jsonl").write_text(json.dumps(line(9, report="Normal.", age=49, film=None)) + "\n")
+    assert not short & prints_of(read_patients(tmp_path, DECLARED, Faults())), "a word that many have is nobody's"
+
+
+def test_no_line_stops_a_site(tmp_path: Path) -> None:
+    """Ten thousand keys, a line without an end, brackets in brackets: each is one record that is left out."""
+    keys = json.dumps({**line(2), **{f"k{i}": 0 for i in range(10_001)}}) + "\n"
+    long = json.dumps(line(3, report="x" * MOST_LINE)) + "\n"
+    whole = Faults(lenient=True)
+    folder(tmp_path, [line(1), keys, long, "[" * 200_000 + "\n", '{"age": ' + "9" * 5000 + "}\n", "\xff\n", line(5)])
+    assert len(read_patients(tmp_path, DECLARED, whole).y) == 2
+    assert whole.rows == {1, 2, 3, 4, 5}
+
+
+def test_a_part_that_nobody_has_is_missing_at_a_site_and_a_mistake_elsewhere(tmp_path: Path) -> None:
+    bare = {key: value for key, value in line(1).items() if key not in ("film", "report")}
+    folder(tmp_path, [bare])
+    found = read_patients(tmp_path, DECLARED, Faults(lenient=True))
+    assert len(found.y) == 1
+    with pytest.raises(UserError, match="film"):
+        read_patients(tmp_path, DECLARED, Faults())

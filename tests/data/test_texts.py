@@ -54,3 +54,15 @@ def test_bytes_come_back_as_the_text() -> None:
     texts = ["No acute disease.", "", "fièvre à 39°"]
     assert [bytes_text(row) for row in text_bytes(texts, 40)] == texts
     assert bytes_text(np.array([0x80, 0x41, 0, 0x42], dtype=np.uint8)) == "\ufffdA"
+
+
+def test_marks_without_end_are_cut_before_they_are_put_in_order() -> None:
+    """To bring n accents of one letter into their order takes n * n steps."""
+    assert len(cleaned("a" + "\u0316\u0301" * 50_000, 20_000)) <= 32
+    assert cleaned("e\u0301t\u0301e", 100) == "\u00e9t\u0301e"
+
+
+def test_bytes_say_by_their_mark_how_they_are_written() -> None:
+    for how in ("utf-8-sig", "utf-16"):
+        assert cleaned("\u00d6dem rechts".encode(how), 100) == "\u00d6dem rechts"
+    assert cleaned(b"\xff\xfeo", 100) == "\ufffd"

@@ -47,6 +47,18 @@ def test_nor_from_a_table(attack: str) -> None:
     held("3dgl", attack, kind="table")
 
 
+@pytest.mark.parametrize("attack", ["facts", "codes", "influence"])
+@pytest.mark.parametrize("kind", ["text", "patient"])
+def test_nor_from_texts_and_patients(attack: str, kind: str) -> None:
+    """Every run on parts was once refused, and the audit could not even ask for one."""
+    held("prism-head", attack, kind=kind)
+
+
+@pytest.mark.parametrize("attack", ["rounds", "influence"])
+def test_nor_from_the_secure_sum_of_patients(attack: str) -> None:
+    held("prism-client", attack, kind="patient")
+
+
 @pytest.mark.parametrize("method", ["dp-fedavg", "ldp-fedsgd"])
 def test_no_record_moves_what_another_adds(method: str) -> None:
     """Under weights of 3.4e38 a record that adds nothing itself once moved the sum by twice the bound: whether others

@@ -27,9 +27,18 @@ def test_retrieval_finds_pairs_that_go_together_and_no_others() -> None:
     hidden = RNG.normal(size=(600, 3))
     left = hidden @ RNG.normal(size=(3, 6)) + 0.3 * RNG.normal(size=(600, 6))
     right = hidden @ RNG.normal(size=(3, 5)) + 0.3 * RNG.normal(size=(600, 5))
-    found = retrieval(left[:400], right[:400], left[400:], right[400:])
+    y = np.arange(600) % 2
+    found = retrieval(left[:400], right[:400], y[:400], left[400:], right[400:])
     assert found["synthetic"] > 50
     assert found["shuffled"] < 25
     assert found["chance"] == 10.0
-    loose = retrieval(left[:400], RNG.normal(size=(400, 5)), left[400:], right[400:])
+    loose = retrieval(left[:400], RNG.normal(size=(400, 5)), y[:400], left[400:], right[400:])
     assert loose["synthetic"] < 25
+
+
+def test_a_class_alone_tells_which_parts_fit() -> None:
+    y = RNG.integers(0, 4, 800)
+    left, right = (np.eye(4)[y] + 0.1 * RNG.normal(size=(800, 4)) for _ in range(2))
+    found = retrieval(left[:400], right[:400], y[:400], left[400:], right[400:])
+    assert 30 < found["synthetic"] < 46, "one of ten is of this class and found, or one of those that are of it as well"
+    assert found["shuffled"] < 20

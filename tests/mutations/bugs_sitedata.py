@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from prismfl.data import arrays, cells, columns, files, ids, schema
+from prismfl.data import arrays, cells, columns, files, ids, patient_files, schema
 from prismfl.site import config as site_config
 from prismfl.site import data as site_data
+from prismfl.site import policy
 from tests.data import test_faults as fault_tests
+from tests.data import test_patient_files as patient_tests
 from tests.hostile import test_facts as facts_tests
 from tests.mutations.planting import Bug, Check
 from tests.site import test_data as site_tests
+from tests.site import test_patients as patients_tests
 
 
 def at(test: object, *arguments: object) -> Check:
@@ -24,6 +27,11 @@ def at(test: object, *arguments: object) -> Check:
         test(*arguments, folder)  # type: ignore[operator]
 
     return check
+
+
+def named_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that names other parts than the site's own."""
+    patients_tests.test_parts_that_a_server_names_are_not_taken(folder, "language")
 
 
 alone = facts_tests.test_a_bad_record_changes_nothing_but_itself
@@ -140,5 +148,21 @@ BUGS = [
         'without_values=f"The label {rest}"',
         "without_values=f\"Label '{plain(value)}' {rest}\"",
         at(fault_tests.test_logs_do_not_quote_the_cell_that_people_see, "ill"),
+    ),
+    Bug(
+        "the table itself is somebody's report",
+        patient_files,
+        "_file",
+        """or path.suffix.lower() != ".txt":""",
+        "or not path.is_file():",
+        at(patient_tests.test_a_text_cell_names_no_file_that_holds_other_records),
+    ),
+    Bug(
+        "a server names the parts of a record",
+        policy,
+        "_same_parts",
+        "return json.dumps(spec[",
+        "return True or json.dumps(spec[",
+        named_parts,
     ),
 ]

@@ -18,7 +18,7 @@ import prismfl
 from prismfl.core.method import State
 from prismfl.core.payloads import Statistics, SyntheticEmbeddings, SyntheticSet, Weights
 from prismfl.report import sections
-from prismfl.report.delivered import delivered, scatter
+from prismfl.report.delivered import PATIENTS, deliverables, delivered, scatter
 from prismfl.report.dossier import dossier
 from prismfl.report.editions import OnSiteFacts, share
 from prismfl.report.facts import collect
@@ -160,3 +160,9 @@ def test_names_never_become_markup() -> None:
     text = scatter(f"points-{nasty}", nasty, [[0, 0, 0], [1, 1, 1], [9999, -5, 1]], [nasty, "1"])
     assert "<script" not in text
     assert '"><' not in text.replace('">' + "<text", "").replace('"><figcaption', "").split("<svg")[0]
+
+
+def test_patients_are_as_wide_as_the_page() -> None:
+    facts = {"pictures": [{"title": PATIENTS}, {"title": "other"}], "utility": {}, "config": {}}
+    page = deliverables(facts, lambda picture: f"[{picture['title']}]")
+    assert page.index(PATIENTS) < page.index('<div class="pair">') < page.index("[other]")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from prismfl.metrics.classification import classifier_scores
-from prismfl.report.scores import scores_part, tables_part
+from prismfl.report.scores import parts_part, scores_part, tables_part
 
 
 def facts(**changed: Any) -> dict[str, Any]:
@@ -43,3 +43,15 @@ def test_a_judged_table_stands_on_the_page_unless_it_is_withheld() -> None:
         assert words in text, words
     assert tables_part({**found, "withheld": ["accuracy"]}) == ""
     assert tables_part({"utility": {}, "withheld": []}) == ""
+
+
+def test_the_parts_of_a_patient_are_judged_each_and_together() -> None:
+    told = {"text": {"accuracy": 81.25, "auc": 90.0}, "together": {"accuracy": 84.0}, "records": 40}
+    found = {"withheld": [], "utility": {"parts": {**told, "retrieval": {"synthetic": 21.5, "shuffled": 9.8}}}}
+    text = parts_part(found)
+    assert "texts alone" in text
+    assert "81.25" in text
+    assert "21.5" in text
+    assert parts_part({**found, "withheld": ["accuracy"]}) == ""
+    assert parts_part({"utility": {}, "withheld": []}) == ""
+    assert "among ten" not in parts_part({**found, "utility": {"parts": told}})

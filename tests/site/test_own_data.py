@@ -3,6 +3,7 @@ digest of the simulation. Pictures in folders and archives, rows in CSV and Parq
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -14,6 +15,10 @@ import pytest
 from PIL import Image
 
 pytest.importorskip("flwr")
+from prismfl.data.declared_parts import DIAGNOSES, DRAWN_PATIENTS
+from prismfl.data.drawn_patients import draw_patients
+from prismfl.data.patients_out import write_patients
+from prismfl.data.schema_file import schema_words
 from prismfl.files.written import toml_value
 from prismfl.methods import METHODS
 from prismfl.privacy.ledger.book import Ledger
@@ -95,7 +100,7 @@ class OwnFederation(Federation):
     def run(self, **told: Any) -> RunDirectory:
         """A run by `prismfl server start` to its end."""
         method = METHODS[told["method"]]
-        settings = {**method.tiny, "sigma": 2.0}
+        settings = {**method.tiny, "sigma": 2.0, **told.pop("settings", {})}
         text = "".join(f"{key} = {toml_value(value)}\n" for key, value in told.items())
         text += "[settings]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in settings.items())
         tomllib.loads(text)
@@ -138,6 +143,19 @@ def federation(data: Callable[[Path, int], dict[str, Any]], *methods: str) -> An
     return made
 
 
+def people(root: Path, place: int) -> dict[str, Any]:
+    """What a site's site.toml says of its folder of patients: a film, a report and a row of each."""
+    made, labels, _ = draw_patients(24, seed=place)
+    names, own = [DIAGNOSES[label] for label in labels], root / f"patients-{place}"
+    write_patients(own, DRAWN_PATIENTS, made, names, label="diagnosis")
+    (own / "patients.parquet").unlink(missing_ok=True)
+    assert DRAWN_PATIENTS.schema is not None
+    words = {**schema_words(DRAWN_PATIENTS.schema), "image": {}, "text": {"concepts": "chest"}, "train_size": 24}
+    (root / "patients.yaml").write_text(json.dumps(words))  # JSON is YAML
+    return {"data": str(own), "schema_file": str(root / "patients.yaml")}
+
+
+of_people = federation(people, "prism")
 of_pictures = federation(pictures, "prism", "fedlap-dp")
 of_tables = federation(rows, TABLE)
 
@@ -161,3 +179,14 @@ def test_tables_of_three_sites(of_tables: OwnFederation, tmp_path: Path) -> None
     head = (directory.path / "gen" / "synthetic.csv").read_text().splitlines()[0]
     assert head.split(",") == ["age", "ward", "ill"]
     assert of_tables.charges() == [told["rounds"]] * 3
+
+
+def test_patients_of_three_sites(of_people: OwnFederation, tmp_path: Path) -> None:
+    told = {"schema_file": str(of_people.root / "patients.yaml"), "settings": {"rank": 12, "covariance": 12}}
+    directory = of_people.run(
+        method="prism", data="visits", records=20, seed=0, public_count=80, tuning="fixed", **told
+    )
+    assert directory.read_json("result.json")["digest"] == of_people.simulated(directory, tmp_path)
+    lines = (directory.path / "gen" / "patients.jsonl").read_text().splitlines()
+    assert {json.loads(line)["diagnosis"] for line in lines} == set(DIAGNOSES)
+    assert of_people.charges() == [1] * 3

@@ -6,7 +6,8 @@ What is written depends on the concepts that are handed in and on a seed alone, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,23 @@ def public_texts(concepts: Sequence[Concept], count: int, *, seed: int, most: in
     return found
 
 
+def every_sentence(concepts: Sequence[Concept]) -> Iterator[str]:
+    """All sentences that `write` can write of these concepts: what is in one of them is in a public source."""
+    modifiers = [concept.phrases for concept in concepts if concept.kind == "modifier"]
+    ways: list[tuple[str, ...]] = [()]
+    ways += [(a,) for own in modifiers for a in own]
+    ways += [(a, b) for one, other in permutations(modifiers, 2) for a in one for b in other]
+    for concept in concepts:
+        for phrase in concept.phrases if concept.kind != "modifier" else ():
+            if concept.kind == "statement":
+                yield phrase
+            elif concept.kind == "topic":
+                yield from (_into(template, phrase) for template in _ABOUT)
+            else:
+                yield from (_into(t, _modified(words, phrase)) for words in ways for t in _SAID)
+                yield from (_into(t, _bare(phrase)) for t in _DENIED)
+
+
 def random_said(concepts: Sequence[Concept], rng: Rng) -> Said:
     """What a public text says: a few findings, some more denied; of topics two to six."""
     said = np.zeros(len(concepts), dtype=np.int8)
@@ -87,7 +105,11 @@ def random_said(concepts: Sequence[Concept], rng: Rng) -> Said:
 
 
 def _filled(templates: Sequence[str], phrase: str, rng: Rng) -> str:
-    sentence = str(rng.choice(templates)).format(phrase)
+    return _into(str(rng.choice(templates)), phrase)
+
+
+def _into(template: str, phrase: str) -> str:
+    sentence = template.format(phrase)
     return sentence[0].upper() + sentence[1:]
 
 

@@ -26,6 +26,7 @@ from prismfl.runs.opened import Run
 
 Facts = dict[str, Any]
 Array = npt.NDArray[Any]
+PATIENTS = "Synthetic patients, twenty of them"
 MOST_POINTS = 400
 MOST_FILTERS = 64
 ROWS, MOST_COLUMNS = 5, 30  # of a synthetic table that a page shows
@@ -168,7 +169,8 @@ def deliverables(facts: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], 
     rows = [[str(item["name"]), str(item["words"])] for item in found]
     table = f'<div class="scroll" tabindex="0">{simple_rows(["item", "what it is"], rows)}</div>'
     names = facts["utility"].get("names") or facts["config"].get("classes") or []
-    drawn = [shown(picture) for picture in facts["pictures"]]
+    wide = "".join(shown(picture) for picture in facts["pictures"] if picture["title"] == PATIENTS)  # has words to read
+    drawn = [shown(picture) for picture in facts["pictures"] if picture["title"] != PATIENTS]
     for item in found:
         if item.get("png"):
             title = f"{item['name']}: {item['picture']}"
@@ -179,7 +181,7 @@ def deliverables(facts: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], 
         if item.get("rows"):
             first = simple_rows(item["head"], item["rows"])
             table += f'<h3>The first records of {escape(str(item["name"]))}</h3><div class="scroll">{first}</div>'
-    return (table if rows else "") + (f'<div class="pair">{"".join(drawn)}</div>' if drawn else "")
+    return (table if rows else "") + wide + (f'<div class="pair">{"".join(drawn)}</div>' if drawn else "")
 
 
 def scatter(ident: str, name: str, points: list[list[int]], names: list[str]) -> str:

@@ -81,7 +81,7 @@ BENCHMARK: dict[str, Shape] = {
     "setting": {**OWN["setting"], "seed": COPY},
     "config": {**CONFIG, "seed": COPY},
     "ledger": {"status": [LEDGER_ROW], "chain": [names("ledger", "chain", "entries")]},
-    "utility": names("accuracy", "accuracy_min", "scores", "tables", "classes", "names", "rounds"),
+    "utility": names("accuracy", "accuracy_min", "scores", "tables", "parts", "classes", "names", "rounds"),
     **names("partition", "seconds"),
     "models": [names("name", "accuracy", "taken")],
     **dict.fromkeys(("attacks", "audits"), NO_PATH),
@@ -142,7 +142,14 @@ def share(facts: Edition) -> SharedFacts:
     own = bool(facts["own_data"])
     empty: dict[str, Any] = {"partition": None, "attacks": [], "audits": [], "seconds": None, "models": []}
     made = SharedFacts({**empty, **_copied(facts, OWN if own else BENCHMARK)})
-    made["utility"] = {"accuracy": None, "accuracy_min": None, "scores": {}, "tables": {}, **made["utility"]}
+    made["utility"] = {
+        "accuracy": None,
+        "accuracy_min": None,
+        "scores": {},
+        "tables": {},
+        "parts": {},
+        **made["utility"],
+    }
     data = str(made["setting"].get("data"))  # the ledger knows them by every path they were ever read from
     made["ledger"]["status"] = [{"ledger": row["ledger"], "data set": data, **row} for row in made["ledger"]["status"]]
     made["pictures"] = [clean for p in facts["pictures"] if not p["private"] and (clean := _cleaned(p))]

@@ -19,7 +19,7 @@ from prismfl.privacy import account
 from prismfl.privacy.cost import Cost
 from prismfl.privacy.guessing import most_right
 from prismfl.privacy.ledger.book import Ledger
-from prismfl.report.delivered import delivered
+from prismfl.report.delivered import PATIENTS, delivered
 from prismfl.report.editions import MISSING, ON_SITE, OnSiteFacts, is_own
 from prismfl.report.ledgers import ledger_files, status_rows, verify_rows
 from prismfl.report.released import noise_to_signal
@@ -62,6 +62,7 @@ def collect(path: Path) -> OnSiteFacts:
             "accuracy_min": result.get("accuracy_min"),
             "scores": dict(best_scores(result)),
             "tables": dict(result.get("tables") or {}),
+            "parts": dict(result.get("parts") or {}),
             "rounds": run.metrics(),
             "classes": None,
         },
@@ -268,7 +269,8 @@ def _pictures(path: Path, missing: list[Facts]) -> list[Facts]:
         if (path / "gen" / "gen.npz").is_file():
             missing.append(lacking("pictures"))
         return []
-    title = "Synthetic images, a row for each class"
+    people = (path / "gen" / "patients.jsonl").is_file()
+    title = PATIENTS if people else "Synthetic images, a row for each class"
     return [{"title": title, "png": base64.b64encode(raw).decode(), "private": False}]
 
 

@@ -68,6 +68,33 @@ def tables_part(facts: Facts) -> str:
     )
 
 
+SEEN = {"image": "pictures alone", "text": "texts alone", "words": "texts alone, by their words", "table": "rows alone"}
+
+
+def parts_part(facts: Facts) -> str:
+    """Synthetic records of several parts judged: what models learn from each and from all, and whether parts fit."""
+    found = facts["utility"].get("parts") or {}
+    told = {key: found[key] for key in (*SEEN, "together") if isinstance(found.get(key), dict)}
+    if "accuracy" in facts["withheld"] or not told:
+        return ""
+    rows = [
+        [SEEN.get(key, "all parts"), _percent(one.get("accuracy")), _percent(one.get("auc"))]
+        for key, one in told.items()
+    ]
+    fits = found.get("retrieval") or {}
+    words = (
+        f"<p>The text that fits a real picture is found among ten in {fits['synthetic']:.1f} %, by what synthetic "
+        f"pairs tell; by mixed pairs in {fits['shuffled']:.1f} %.</p>"
+        if {"synthetic", "shuffled"} <= fits.keys()
+        else ""
+    )
+    return (
+        "<h3>Learnt from the synthetic records</h3><p class='quiet'>Linear models trained on synthetic records alone, "
+        f'tested on held-out real ones.</p><div class="scroll" tabindex="0">'
+        f"{simple_rows(['trained on', 'accuracy', 'AUC'], rows)}</div>{words}"
+    )
+
+
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} %"
 

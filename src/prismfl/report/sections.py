@@ -25,7 +25,7 @@ from prismfl.report.charts import (
 )
 from prismfl.report.delivered import deliverables
 from prismfl.report.editions import ELSEWHERE
-from prismfl.report.scores import scores_part, tables_part
+from prismfl.report.scores import parts_part, scores_part, tables_part
 from prismfl.report.tables import encoder_words, size_words
 
 Facts = Mapping[str, Any]
@@ -249,7 +249,7 @@ def utility(facts: Facts, others: Sequence[Facts]) -> str:
         if others
         else "<p class='quiet'>Give more runs to <code>prismfl report</code> to see them beside this one.</p>"
     )
-    return f'<div class="pair">{"".join(parts)}</div>{scores_part(facts)}{tables_part(facts)}{alone}'
+    return f'<div class="pair">{"".join(parts)}</div>{scores_part(facts)}{tables_part(facts)}{parts_part(facts)}{alone}'
 
 
 def what_next(facts: Facts) -> str:

@@ -72,7 +72,7 @@ def judge_parts(job: Job, items: Mapping[str, Payload], dataset: Dataset) -> dic
     if {"text", "image"} <= places.keys():
         left, right = places["image"], places["text"]
         there = v[:, left].any(1) & v[:, right].any(1)
-        found["retrieval"] = multimodal.retrieval(u[:, left], u[:, right], v[there][:, left], v[there][:, right])
+        found["retrieval"] = multimodal.retrieval(u[:, left], u[:, right], y, v[there][:, left], v[there][:, right])
     return found
 
 

@@ -28,6 +28,7 @@ from prismfl.data import load as load_named
 from prismfl.data.facts import declared_facts
 from prismfl.data.faults import BadRecord
 from prismfl.data.found import TABLES
+from prismfl.data.parts_file import is_parted, read_patient_file
 from prismfl.data.schema_file import LIMIT as SCHEMA_LIMIT
 from prismfl.errors import UserError
 from prismfl.files.atomic import make_folder, write_atomically
@@ -54,6 +55,7 @@ class SiteData:
     left_out: int = 0
     faults: tuple[BadRecord, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()  # for the operator's own terminal
 
 
 def facts(config: SiteConfig) -> Spec:
@@ -61,7 +63,9 @@ def facts(config: SiteConfig) -> Spec:
     if config.data in DATASETS:
         return DATASETS[config.data]
     place, unit = Path(config.data), _unit(config)
-    if place.suffix == ".npz" and config.features is not None:
+    if is_parted(config.schema_file):
+        _in_folder(config, place)
+    elif place.suffix == ".npz" and config.features is not None:
         _needs(config, "classes", "bounds")
     elif place.name.endswith(TABLES) and not place.is_dir():
         _needs(config, "schema_file")
@@ -126,8 +130,11 @@ def read(config: SiteConfig) -> SiteData:
         return _trial(config)
     spec, place = facts(config), Path(config.data)
     source = _stamp(place)  # before the first byte is read: a change on the way shows
-    if place.name.endswith(TABLES) and not place.is_dir():
-        given: dict[str, Any] = {"schema": config.schema_file, "label": config.label, "unit": _unit(config)}
+    given: dict[str, Any] = {"schema": config.schema_file, "unit": _unit(config)}
+    if spec.parts is not None:
+        pass
+    elif place.name.endswith(TABLES) and not place.is_dir():
+        given |= {"label": config.label}
     elif spec.kind == "table":
         given = {"bounds": config.bounds, "unit": _unit(config)}
     else:
@@ -144,7 +151,8 @@ def read(config: SiteConfig) -> SiteData:
         x = x.new_zeros((0, *spec.shape))
     unit = None if found.unit_train is None else torch.from_numpy(found.unit_train)
     records, prints = Records(x, found.y_train, unit), [*(found.prints_train or ()), *found.more_prints]
-    return SiteData(spec, records, prints, found.left_out, found.faults, source)
+    notices = found.notices if spec.parts is not None else ()
+    return SiteData(spec, records, prints, found.left_out, found.faults, source, notices)
 
 
 def keep(folder: Path, config: SiteConfig, data: SiteData) -> SiteData:
@@ -174,6 +182,14 @@ def keep(folder: Path, config: SiteConfig, data: SiteData) -> SiteData:
     }
     write_atomically(place / NOTE, json.dumps(note, indent=2, sort_keys=True).encode())
     return data
+
+
+def _in_folder(config: SiteConfig, place: Path) -> None:
+    """Where cells name files, the folder is what is watched for changes."""
+    assert config.schema_file is not None
+    told = read_patient_file(config.schema_file)
+    if place.is_file() and (told.image is not None or told.text_files):
+        raise UserError(f"Expected the folder of the patients as data in {FILE}, got their table '{place}' alone.")
 
 
 def _unit(config: SiteConfig) -> str | None:
@@ -291,7 +307,7 @@ def _snapshot(path: Path, digest: str, spec: Spec, left_out: int, look: tuple[in
     with safe_open(path, framework="pt") as file:
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     x, y, prints, unit = found["x"], found["y"], found["prints"], found.get("unit")
-    kinds = (torch.float32, torch.uint8) if spec.kind == "image" else (torch.float32,)
+    kinds = {"image": (torch.float32, torch.uint8), "table": (torch.float32,)}.get(spec.kind, (torch.uint8,))
     whole = x.dtype in kinds and (y.dtype, prints.dtype) == (torch.int64, torch.uint8)
     printed = prints.dim() == 2 and prints.shape[1] == PRINT and len(prints) >= len(y)
     whole = whole and x.shape == (len(y), *spec.shape) and printed
@@ -319,7 +335,7 @@ def declare(config: SiteConfig) -> tuple[SiteConfig, list[str]]:
     """
     place = Path(config.data)
     found: dict[str, Any] = {}
-    if config.data in DATASETS or (place.name.endswith(TABLES) and not place.is_dir()):
+    if config.data in DATASETS or is_parted(config.schema_file) or (place.name.endswith(TABLES) and not place.is_dir()):
         return config, []
     if place.is_dir():
         from prismfl.data.folders import class_folders, measured

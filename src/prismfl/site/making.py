@@ -92,7 +92,10 @@ def reread(folder: Path, config: SiteConfig, say: Say, *, always: bool) -> SiteD
 
 
 def _tell_left_out(data: SiteData, say: Say) -> None:
-    """For the operator's own terminal: which records were left out, without what stands in them."""
+    """For the operator's own terminal: what to know of the data, and which records were left out, without what stands
+    in them."""
+    for line in data.notices:
+        say(f"warning: {line}")
     if data.left_out:
         say(f"warning: {data.left_out} records were left out: they are not what the facts in {FILE} say")
     for fault in data.faults[:SHOWN]:

@@ -19,13 +19,16 @@ from prismfl.core.job import Job
 from prismfl.core.method import Method
 from prismfl.core.payloads import JsonDict, Statistics
 from prismfl.data import DATASETS, Spec
+from prismfl.data.parts_file import parts_words
 from prismfl.data.public import DRAWN, is_named
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
 from prismfl.kernels.parts import MEMORY
-from prismfl.nets.encoders.names import OWN_NAME, is_ours, name_and_side, parts_of
+from prismfl.nets.encoders.named import built, ours
+from prismfl.nets.encoders.names import NGRAMS, OWN_NAME, SCATTERING, is_ours, name_and_side, parts_of
 from prismfl.runs.description import TRAVELS, schema_digest
 from prismfl.runs.names import NAME, RefusedError
+from prismfl.runs.parted import parted
 from prismfl.site.config import SiteConfig, own_encoders
 
 MODEL = re.compile(r"(convnet|lenet|mlp|logreg)(:[1-9][0-9]{0,3})?")
@@ -36,6 +39,8 @@ MOST_TEXT = 200
 MOST_WORDS = 1_000_000
 LONG = 100_000
 """Most of what takes time or room in proportion: steps, epochs, images, samples."""
+LIGHT = (SCATTERING, NGRAMS)
+"""Encoders that are made in no time: their digest is compared before anything is reserved, others' in a round."""
 TIMES = 32
 """A size of a network or a statistic may be so many times its default."""
 PROPORTIONAL = frozenset(
@@ -62,7 +67,7 @@ def check_request(config: SiteConfig, facts: Spec, description: JsonDict) -> Non
         raise RefusedError("method-not-allowed", f"Method '{name}' is not in `methods` of site.toml.")
     _check_facts(config, facts, description)
     _check_public(config, told)
-    _check_encoder(config, told, description.get("encoder"))
+    _check_encoder(config, facts, told, description.get("encoder"))
     model = MODEL.fullmatch(str(told.get("model")))
     if model is None or int((model[2] or ":1")[1:]) > MOST_WIDTH:
         raise RefusedError("limit", f"Model '{told.get('model')!s:.40}' is unknown here, or wider than {MOST_WIDTH}.")
@@ -82,11 +87,12 @@ def _check_facts(config: SiteConfig, facts: Spec, description: JsonDict) -> None
     told, spec = description["config"], description["spec"]
     same = (
         isinstance(spec, dict)
-        and set(spec) == {"name", "kind", "shape", "classes"}
+        and set(spec) - {"parts"} == {"name", "kind", "shape", "classes"}
         and isinstance(spec["name"], str)
         and len(spec["name"]) <= MOST_TEXT
         and (spec.get("kind"), spec.get("shape"), spec.get("classes"))
         == (facts.kind, list(facts.shape), list(facts.classes))
+        and _same_parts(facts, spec)
         and told.get("relation") == config.relation
         and description["schema"] == own_schema(config, facts)
     )
@@ -96,6 +102,13 @@ def _check_facts(config: SiteConfig, facts: Spec, description: JsonDict) -> None
             f"The run's data are not this site's: {facts.kind} of shape {facts.shape}, {len(facts.classes)} classes, "
             f"{config.relation}.",
         )
+
+
+def _same_parts(facts: Spec, spec: Mapping[str, Any]) -> bool:
+    """Whether the request means this site's own parts, to the letter: shapes, places, vocabularies and columns."""
+    if facts.parts is None or "parts" not in spec:
+        return facts.parts is None and "parts" not in spec
+    return json.dumps(spec["parts"], sort_keys=True) == json.dumps(parts_words(facts.parts), sort_keys=True)
 
 
 def own_schema(config: SiteConfig, facts: Spec) -> str | None:
@@ -113,21 +126,28 @@ def _check_public(config: SiteConfig, told: Mapping[str, Any]) -> None:
         raise RefusedError("limit", f"A run has 1 to max_public = {config.max_public} public images.")
 
 
-def _check_encoder(config: SiteConfig, told: Mapping[str, Any], digest: object) -> None:
-    """Names on this site's list, and the digest that the run means. No file is opened for it."""
+def _check_encoder(config: SiteConfig, facts: Spec, told: Mapping[str, Any], digest: object) -> None:
+    """Names on this site's list, and the digest that the run means. No file is opened for it. Where no name is said,
+    what looks at the parts of a record is built in."""
     words, known = told.get("encoder"), {*config.encoders, *own_encoders(config)}
     refused = RefusedError("refused", "The run's public encoder is not on the list of site.toml.")
-    if words is None:
+    if words is None and facts.parts is None:
         if digest is not None:
             raise refused
         return
-    if not isinstance(words, str) or len(words) > MOST_TEXT or not isinstance(digest, str):
+    if not isinstance(words, str | None) or len(words or "") > MOST_TEXT or not isinstance(digest, str):
         raise refused
     try:
-        for part in parts_of(words):
+        parts = () if words is None else parts_of(words)
+        for part in parts:
             name = name_and_side(part.body)[0] if is_ours(part.body) else part.body
             if part.digest is not None or name not in known or not OWN_NAME.fullmatch(name):
                 raise refused
+        if all(is_ours(part.body) and name_and_side(part.body)[0] in LIGHT for part in parts):
+            found = None if words is None else built(words, ours)
+            looked = found if facts.parts is None else parted(found, facts.parts)
+            if looked is None or looked.digest != digest:
+                raise RefusedError("refused", "This site's public encoder is not the one that the run means.")
     except UserError:
         raise refused from None
 

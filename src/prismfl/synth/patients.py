@@ -17,7 +17,7 @@ from prismfl.data.parts_file import read_patient_file
 from prismfl.data.patients_out import write_patients
 from prismfl.errors import UserError
 from prismfl.files.fresh import check_place
-from prismfl.methods.prism.patients import ORIGINS
+from prismfl.methods.prism.patients import text_origin
 from prismfl.runs.planning import large_delta
 from prismfl.synth.arrays import prints_of
 from prismfl.synth.synthesizer import Synthesizer
@@ -69,7 +69,7 @@ def synth_patients(
     synthesizer.fit_records(holder, unit=dataset.spec.unit or "record", parts=parts)
     count = rows or synthesizer.settings.images * len(classes)
     x, y = synthesizer.sample(count)
-    origin = ORIGINS[synthesizer.settings.texts] if parts.find("text") is not None else None
+    origin = text_origin(synthesizer.settings.texts, synthesizer.task, synthesizer.settings.layers)
     label = declared.label if declared is not None else parts.schema.label if parts.schema is not None else "label"
     write_patients(out, parts, x, [classes[i] for i in y.tolist()], label=label, origin=origin)
     certificate = {**synthesizer.certificate(), "patients": len(x), "text_origin": origin}

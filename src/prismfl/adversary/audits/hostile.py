@@ -282,6 +282,7 @@ def _lies(told: JsonDict, canary: Path) -> dict[str, JsonDict]:
         "another shape": sealed(told, spec={**spec, "shape": [n + 1 for n in shape]}),
         "another kind": sealed(told, spec={**spec, "kind": "table" if spec["kind"] == "image" else "image"}),
         "no facts": sealed(told, spec=None),
+        "parts of a record": sealed(told, spec={**spec, "parts": {"parts": [{"name": str(canary)}], "schema": None}}),
         "another schema": sealed(told, schema="0" * 64),
         "a schema in words": sealed(told, schema={"columns": []}),
         "an extra key": sealed(told, surprise=str(canary)),

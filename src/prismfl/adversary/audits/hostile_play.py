@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from prismfl.adversary.audits import hostile_patients
 from prismfl.adversary.audits.hostile_site import CHANGES, NEEDLE, RECORDS, VICTIM, Bench, hostile, start
 from prismfl.core.job import Job
 from prismfl.core.method import State
@@ -64,10 +65,13 @@ def neighbours(kind: str) -> Iterator[tuple[str, Records, Records]]:
     """Records with and without one of them: the first, the last, and one that alone has a number set."""
     from prismfl.data import load
 
-    data = load("digits" if kind == "image" else "breast-cancer")
-    x, y = data.x_train[:RECORDS].clone(), data.y_train[:RECORDS]
-    x.reshape(RECORDS, -1)[:, NEEDLE] = 0.0
-    x.reshape(RECORDS, -1)[-1, NEEDLE] = 1.0
+    if kind in hostile_patients.KINDS:
+        x, y = hostile_patients.rows(kind, RECORDS)
+    else:
+        data = load("digits" if kind == "image" else "breast-cancer")
+        x, y = data.x_train[:RECORDS].clone(), data.y_train[:RECORDS]
+        x.reshape(RECORDS, -1)[:, NEEDLE] = 0.0
+        x.reshape(RECORDS, -1)[-1, NEEDLE] = 1.0
     records = Records(x, y)
     _ = records.identities  # named before one of them is taken out
     yield "the last", records, records.take(torch.arange(RECORDS - 1))

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from prismfl.adversary.audits import hostile_patients
 from prismfl.core.job import Job
 from prismfl.core.method import Method
 from prismfl.core.payloads import Items, JsonDict, Payload, Weights, encode
@@ -55,6 +56,8 @@ WORLDS = ("all", "without", "label", "unreadable", "out of bounds")
 def write_data(folder: Path, kind: str, world: str = "all") -> dict[str, Any]:
     """A site's own records as files, and the keys of site.toml that say what they are."""
     folder.mkdir(parents=True)
+    if kind in hostile_patients.KINDS:
+        return hostile_patients.write_patients(folder, kind, RECORDS - (world == "without"), world)
     found = _pictures(folder, world) if kind == "image" else _table(folder, world)
     return {key: value for key, value in found.items() if key in SiteConfig.model_fields}
 
@@ -189,6 +192,8 @@ class Bench:
     def settings(self) -> dict[str, Any]:
         """The method's tiny settings, with the audit's sigma where the method has one."""
         found = dict(self.method.tiny)
+        if self.kind in hostile_patients.KINDS and "covariance" in found:
+            found["covariance"] = found["rank"]
         return {**found, "sigma": SIGMA} if "sigma" in self.method.settings.model_fields else found
 
     def describe(self, *, shared: bool | None = None, run: str = "audit", **changes: Any) -> JsonDict:
@@ -196,6 +201,8 @@ class Bench:
         spec = DATASETS["digits"] if self.kind == "image" else DATASETS["breast-cancer"]
         schema = None if self.kind == "image" else replace(BREAST_CANCER, label="outcome")
         facts = Spec("audit", spec.kind, spec.shape, spec.classes, 0, "", "")
+        if self.kind in hostile_patients.KINDS:
+            facts, schema = hostile_patients.facts(self.kind), None
         values: dict[str, Any] = {"method": self.method.name, "data": "own", "model": "mlp:8", "records": RECORDS}
         values |= {"settings": self.settings, "public_count": PUBLIC, "tuning": "fixed"}
         if self.shared if shared is None else shared:

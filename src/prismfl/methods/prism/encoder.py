@@ -188,4 +188,9 @@ def chosen_layers(cfg: FeatureSettings, encoder: Encodes) -> Layers:
         raise UserError(
             f"Encoder '{encoder.name}' has no layer '{unknown[0]}'; `layers` takes {', '.join(encoder.layers)}."
         )
-    return Layers(encoder, cfg.layers or encoder.layers)
+    names = cfg.layers or encoder.layers
+    if isinstance(encoder, Parted):
+        names = tuple(name for name in encoder.layers if name in names)
+        if {part_of(name) for name in names} != {place.name for place in encoder.places}:
+            raise UserError(f"Expected a layer of each part (layers), got {', '.join(names)}.")
+    return Layers(encoder, names)

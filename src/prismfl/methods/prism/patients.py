@@ -9,6 +9,8 @@ stands for. No private text has a part in that: every word comes from the gramma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -34,19 +36,31 @@ ONCE = math.log(2.0)  # what a concept that is said once counts
 Array = npt.NDArray[np.float32]
 
 
-def covariance(pooled: Pooled) -> torch.Tensor:
-    """The released covariance within classes, without what is noise in it."""
-    values, vectors = torch.linalg.eigh(pooled.within.double())
+def covariance(pooled: Pooled, places: Sequence[slice]) -> torch.Tensor:
+    """The released covariance within classes, without what is noise in it: across the parts, and as a whole."""
+    within = pooled.within.double().clone()
+    for one, other in combinations(places, 2):
+        within[one, other] = across(within[one, other], noise=pooled.noise)
+        within[other, one] = within[one, other].T
+    values, vectors = torch.linalg.eigh(within)
     if pooled.noise and not bool(pooled.unreleased.any()):
         values = cleaned(values, noise=pooled.noise)
     found: torch.Tensor = (vectors * values.clamp_min(0.0)) @ vectors.T
     return found
 
 
-def drawn_rows(pooled: Pooled, count: int, key: Key) -> tuple[torch.Tensor, torch.Tensor]:
+def across(block: torch.Tensor, *, noise: float) -> torch.Tensor:
+    """What two parts have in common: directions that stand out of the noise of their block, and only so far."""
+    left, values, right = torch.linalg.svd(block, full_matrices=False)
+    edge = noise * (math.sqrt(block.shape[0]) + math.sqrt(block.shape[1]))
+    found: torch.Tensor = left * (values.square() - edge**2).clamp_min(0.0).sqrt() @ right
+    return found
+
+
+def drawn_rows(pooled: Pooled, count: int, key: Key, places: Sequence[slice] = ()) -> tuple[torch.Tensor, torch.Tensor]:
     """`count` rows of every class over the coordinates of all parts, and their labels."""
     labels = torch.arange(len(pooled.means)).repeat_interleave(count)
-    values, vectors = torch.linalg.eigh(covariance(pooled))
+    values, vectors = torch.linalg.eigh(covariance(pooled, places))
     root = vectors * values.clamp_min(0.0).sqrt()
     noise = torch.randn(len(labels), root.shape[1], generator=key.torch(), dtype=torch.float64)
     return (pooled.means.double()[labels] + noise @ root.T).float(), labels
@@ -67,7 +81,7 @@ def records_from(
     """`count` synthetic records of every class, as rows of bytes."""
     assert task.parts is not None
     assert isinstance(enc.frame, BlockFrame)
-    rows, labels = drawn_rows(pooled, count, key.child("rows"))
+    rows, labels = drawn_rows(pooled, count, key.child("rows"), enc.frame.places())
     maker = _Maker(task, enc, pooled, rows, labels, key)
     given: dict[str, npt.NDArray[np.uint8]] = {}
     for k, part in enumerate(task.parts):
@@ -76,12 +90,26 @@ def records_from(
         elif part.kind == "table":
             given["table"] = maker.columns(k)
         else:
-            written = texts == "written" and bool(part.vocabulary)
+            written = text_way(texts, task, cfg.layers) == "written"
             given["text"] = maker.written(k, part) if written else maker.chosen(k, part.kind)
     order = torch.argsort(torch.arange(len(labels)) % count, stable=True)  # classes in turn
     x = torch.from_numpy(task.parts.joined(given))[order]
-    origin = ORIGINS[texts] if task.parts.find("text") is not None else None
+    origin = text_origin(texts, task, cfg.layers)
     return SyntheticSet.of(x, labels[order], **({} if origin is None else {"text_origin": origin}))
+
+
+def text_way(texts: str, task: Task, layers: Sequence[str] = ()) -> str:
+    """How synthetic texts come about: written where declared concepts are looked at, else chosen."""
+    part, encoder = None if task.parts is None else task.parts.find("text"), task.encoder
+    names = layers or (() if encoder is None else encoder.layers)
+    concepts = part is not None and bool(part.vocabulary) and f"{part.name}/concepts" in names
+    return texts if concepts else "chosen"
+
+
+def text_origin(texts: str, task: Task, layers: Sequence[str] = ()) -> str | None:
+    """What a synthetic text says of itself, None where records have no text."""
+    has_text = task.parts is not None and task.parts.find("text") is not None
+    return ORIGINS[text_way(texts, task, layers)] if has_text else None
 
 
 class _Maker:
@@ -100,7 +128,7 @@ class _Maker:
         assert isinstance(enc.frame, BlockFrame)
         self.task, self.enc, self.pooled, self.frame, self.public = task, enc, pooled, enc.frame, task.public
         self.rows, self.labels, self.key = rows, labels, key
-        self.within = covariance(pooled)
+        self.within = covariance(pooled, enc.frame.places())
         with torch.no_grad():
             self.seen = enc.coordinates(task.public.to(task.device)).cpu()
 
