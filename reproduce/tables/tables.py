@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 NAMES = ("adult", "mushroom", "titanic", "breast-cancer", "wine-quality", "drawn")
-ORDER = ("real", "dp-marginals", "dp-marginals-secure", "dp-copula", "aim", "mst")
+ORDER = ("real", "dp-marginals", "dp-marginals-two", "dp-marginals-secure", "dp-copula", "aim", "mst")
 MODELS = ("logistic regression", "boosted trees")
 SHOWN = ("auc", "accuracy", "balanced_accuracy", "f1", "average_precision")
 
