@@ -118,3 +118,19 @@ def test_no_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_schema(path)
     assert str(error.value) == (f"Expected a schema file at {path}: Cannot read '{path}': No such file or directory.")
+
+
+def test_all_bounds_that_are_still_open_are_named_at_once() -> None:
+    columns = [
+        {"name": "born", "type": "date"},
+        {"name": "weight", "type": "numeric", "min": 0},
+        {"name": "height"},
+        {"name": "sex", "type": "binary", "categories": ["f", "m"]},
+        {"name": "age", "type": "numeric", "min": 0, "max": 120},
+    ]
+    with pytest.raises(UserError) as error:
+        parse_schema({"columns": columns, "label": "y", "classes": ["0", "1"]}, where="s.toml")
+    assert str(error.value) == (
+        "Expected declared min and max for the columns 'born', 'weight' and 'height' of s.toml; bounds are never taken "
+        "from the data."
+    )

@@ -95,6 +95,7 @@ def parse_schema(content: object, *, where: str) -> Schema:
     if len(columns) > MOST_COLUMNS:
         raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in {where}, got {len(columns):,}.")
     named = [_named(c, where) for c in columns]
+    _check_open(named, where)
     return Schema(
         columns=tuple(_column(raw, where) for raw in named if raw.get("type") not in (*IDS, *TEXTS)),
         label=str(top["label"]),
@@ -186,6 +187,17 @@ def _column_words(column: Column) -> dict[str, Any]:
     words |= {"decimal": None if column.decimal == "." else column.decimal, "thousands": column.thousands or None}
     words |= {"other": column.other, "format": column.format, "step": column.step, "per_unit": column.per_unit or None}
     return {key: value for key, value in words.items() if value is not None}
+
+
+def _check_open(columns: Sequence[Mapping[str, object]], where: str) -> None:
+    """Name all columns whose bounds a person has still to give, not one after the other."""
+    numbers = [raw for raw in columns if raw.get("type", "numeric") in ("numeric", "date")]
+    found = [f"'{raw['name']}'" for raw in numbers if raw.get("min") is None or raw.get("max") is None]
+    if len(found) > 1:
+        raise UserError(
+            f"Expected declared min and max for the columns {listed(found[:-1])} and {found[-1]} of {where}; bounds "
+            "are never taken from the data."
+        )
 
 
 def _named(content: object, where: str) -> Mapping[str, object]:
