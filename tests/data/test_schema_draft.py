@@ -52,6 +52,14 @@ def test_a_few_codes_are_drafted_as_categories_and_may_be_declared_as_numbers(
     assert look_of(cells) in ("integer", "number"), "whoever declares a number of them may"
 
 
+def test_a_label_of_codes_has_classes(tmp_path: Path) -> None:
+    codes = [f"{10_000 + 3_000 * (i % 25)}" for i in range(100)]
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i % 7},{code}\n" for i, code in enumerate(codes)))
+    text, _ = draft(tmp_path / "t.csv", label="y", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    assert len(read_schema(tmp_path / "s.toml").classes) == 25
+
+
 def test_empty_cells_do_not_change_the_look() -> None:
     assert look_of(["1", "", "2", "NA", "3"]) == look_of(["1", "2", "3"]) == "integer"
 
@@ -134,8 +142,10 @@ def test_a_time_of_day_has_a_day_for_its_bounds_and_dates_have_an_example_of_a_r
     assert 'type = "time"  # of the whole day, or within a min and a max\nstep = "minute"' in text
     assert '# [[constraints]]  # what must hold in every row, for example:\n# rule = "came <= left"' in text
     uncommented = text.replace("# [[constraints]]", "[[constraints]]").replace("# rule", "rule")
+    uncommented = uncommented.replace("# within", "within")
     for name, value in (("min", "2020-01-01"), ("max", "2021-01-01")):
         rest = "a public lower bound" if name == "min" else "an upper one"
         uncommented = uncommented.replace(f"# {name} =   # {rest}", f'{name} = "{value}"')
     (tmp_path / "s.toml").write_text(uncommented)
-    assert [rule.words for rule in read_schema(tmp_path / "s.toml").constraints] == ["came <= left"]
+    (rule,) = read_schema(tmp_path / "s.toml").constraints
+    assert (rule.words, rule.within) == ("came <= left", 60)

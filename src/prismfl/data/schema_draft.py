@@ -18,6 +18,8 @@ from prismfl.files.written import toml_value as _quoted
 
 UNIT_ROWS = 10
 MOST_CLASSES = 20  # whole numbers as a label: more are a quantity
+EXAMPLE = ("# [[constraints]]  # what must hold in every row, for example:",)
+WITHIN = "# within = 60  # days, public: the most that the later one is later; then the time between them is kept"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 HINTS = {
     "empty": "holds no value in any row; leave it out of the schema, or --drop it",
@@ -98,7 +100,7 @@ class _Draft:
     def is_quantity(self, label: str) -> bool:
         """Whether a label is a number to be predicted, not a class: it has fractions, or many values."""
         values = self.table[label]
-        look = look_of(values)
+        look = "categorical" if are_codes(values) else look_of(values)
         return look in ("number", "comma") or (look == "integer" and len(_distinct(values)) > MOST_CLASSES)
 
     def column(self, name: str) -> list[str]:
@@ -168,7 +170,12 @@ class _Draft:
         if len(dates) < 2:
             return []
         rule = " <= ".join(f'"{name}"' if re.search('[<>="]', name) else name for name in dates)
-        return ["", "# [[constraints]]  # what must hold in every row, for example:", f"# rule = {_quoted(rule)}"]
+        return [
+            "",
+            "# [[constraints]]  # what must hold in every row, for example:",
+            f"# rule = {_quoted(rule)}",
+            WITHIN,
+        ]
 
     def _constant(self, name: str) -> bool:
         return self.unit is not None and constant_in(self.table[self.unit], self.table[name])

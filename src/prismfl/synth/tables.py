@@ -232,6 +232,8 @@ def _tell(raw: Columns, schema: Schema, warn: Warn) -> None:
     clipped = sum(_outside(raw[column.name], column) for column in schema.columns if column.type == "numeric")
     if clipped:
         warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    if cut := schema.cut_differences(raw):
+        warn(f"{cut} differences lie outside their rule and its within, and were cut; this number stays on the site.")
     constant = [name for name in schema.names if len({plain(cell) for cell in raw[name]}) == 1]
     if constant:
         warn(f"Columns with one value in all rows: {listed(constant)}; they say nothing, --drop leaves them out.")
