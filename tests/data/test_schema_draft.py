@@ -149,3 +149,12 @@ def test_a_time_of_day_has_a_day_for_its_bounds_and_dates_have_an_example_of_a_r
     (tmp_path / "s.toml").write_text(uncommented)
     (rule,) = read_schema(tmp_path / "s.toml").constraints
     assert (rule.words, rule.within) == ("came <= left", 60)
+
+
+def test_a_long_tail_is_drafted_on_a_logarithmic_scale(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{i / 10},{1.5**i:.2f},{1.5**i - 9:.2f},{i % 2}\n" for i in range(1, 20))
+    path.write_text("even,cost,change,y\n" + rows)
+    text, _ = draft(path, label="y", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    assert [column.scale for column in read_schema(tmp_path / "s.toml").columns] == ["linear", "log", "linear"]

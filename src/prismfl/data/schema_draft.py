@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from prismfl.data.cells import SECONDS, instant, is_missing, moment_words, number_of, plain
@@ -17,6 +18,7 @@ from prismfl.errors import UserError
 from prismfl.files.written import toml_value as _quoted
 
 UNIT_ROWS = 10
+FAR = 10  # times the median that the largest number of a long tail is
 MOST_CLASSES = 20  # whole numbers as a label: more are a quantity
 EXAMPLE = ("# [[constraints]]  # what must hold in every row, for example:",)
 WITHIN = "# within = 60  # days, public: the most that the later one is later; then the time between them is kept"
@@ -140,6 +142,8 @@ class _Draft:
         decimal, thousands = (signs_of(set(cells)) or (".", "")) if look == "comma" else (".", "")
         numbers = [n for v in values if not is_missing(v) and (n := number_of(v, decimal, thousands)) is not None]
         lines = ['type = "numeric"', *self._bounds([repr(float(n)) for n in (min(numbers), max(numbers))])]
+        if min(numbers) >= 0 and max(numbers) > FAR * median(numbers) > 0:
+            lines.append('scale = "log"  # confirm: most are small beside a few; finer where they are')
         if look == "comma":
             lines += [f"decimal = {_quoted(decimal)}  # confirm"]
             lines += [f"thousands = {_quoted(thousands)}  # confirm"] if thousands else []
