@@ -111,12 +111,11 @@ def test_one_table_that_outweighs_all_others_is_named(round: int, table: int) ->
     asked, state = marginals.questions_of(cfg, task), State(round, METHOD.init(cfg, task, Key.seed(0)))
     found = ask_once(Job("t", METHOD, cfg, task, 0), state, some_records(2000), Key.seed(1).noise(), key=Key.seed(1))
     name, sizes = ("counts", asked.sizes) if round == 0 else ("further", (40,) * 4)
-    assert METHOD.possible is not None
-    assert METHOD.possible(cfg, task, state, "site-0", found.answer[0]) is None
+    assert marginals.possible(cfg, task, state, "site-0", found.answer[0]) is None
     tensors = {key: value.clone() for key, value in found.answer[0]["tables"].tensors.items()}
     start = sum(sizes[:table])
     tensors[name][start : start + sizes[table]] *= 3
-    why = METHOD.possible(cfg, task, state, "site-0", {"tables": Statistics(tensors)})
+    why = marginals.possible(cfg, task, state, "site-0", {"tables": Statistics(tensors)})
     assert why is not None
     assert "one of its tables counts" in why
 
