@@ -143,14 +143,14 @@ def threedgl_rows(value: Any) -> dict[str, Found]:
 
 
 def tables() -> Iterator[Wanted]:
-    names = script("tables/run.py").NAMES
-    for name in names:
-        yield Wanted(f"{name}/real/0", (), ("--data", name, "--methods", "real"))
-        for method, sites in (("dp-copula", 1), ("dp-copula", 10), ("dp-marginals", 1), ("dp-marginals", 10)):
-            told = ("--data", name, "--methods", method, "--sites", str(sites))
-            yield Wanted(f"{name}/{method}/1.9/{sites}/iid/0", ("3dgl" if method == "dp-copula" else method,), told)
+    module = script("tables/run.py")
+    for name in module.rows():
+        method = name.split("/")[1]
+        tested = {"real": (), module.COPULA_OF: ("3dgl",)}.get(method, (module.MARGINALS,))
+        yield Wanted(name, tested, ("--only", name))
+    for data in module.NAMES:
         for model in ("aim", "mst"):
-            yield Wanted(f"{name}/{model}/1.9/1/iid/0", (), reason="dpmm runs in an environment of its own: central.py")
+            yield Wanted(f"{data}/{model}/1.9/1/iid/0", (), reason="dpmm runs in an environment of its own: central.py")
 
 
 def robust() -> Iterator[Wanted]:

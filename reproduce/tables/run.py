@@ -1,18 +1,20 @@
 """dp-marginals beside today's copula, real records and dpmm's AIM and MST: same splits, same evaluators.
 
-PRISMFL_DATA=DATA python reproduce/tables/run.py --out reproduce/tables/results.json [--data adult,mushroom]
-    [--epsilon 1.9] [--sites 1,10] [--seeds 1] [--split iid,skewed] [--methods dp-marginals,dp-copula,real]
+PRISMFL_DATA=DATA python reproduce/tables/run.py [--with adult 1.9] [--only adult/dp-marginals/1.9/10/iid/0]
 
-`dp-marginals-secure` is dp-marginals through `prismfl.Federation` with a secure sum over all sites, from start to end.
-Rows that are in the file already are left alone. `--export WORK` and `--score WORK`: see central.py.
+A row is called data/method/epsilon/sites/split/seed (data/real/seed for real records). Without a word every row of
+`rows` that is not in the file yet is made, what matters most first; `--with` takes those that have all these parts.
+`dp-marginals-two` is dp-marginals in two exchanges; `dp-marginals-secure` is dp-marginals through `prismfl.Federation`
+with a secure sum over all sites, from start to end. `--export WORK` and `--score WORK`: see central.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
-import time
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ from prismfl.rng import Key
 
 DELTA = 1e-4
 SPLITS: dict[str, dict[str, Any]] = {"iid": {"split": "iid"}, "skewed": {"split": "dirichlet", "alpha": 0.3}}
+SEEDS = (0, 1, 2)
+MARGINALS, TWO, SECURE, COPULA_OF = "dp-marginals", "dp-marginals-two", "dp-marginals-secure", "dp-copula"
 # Today's copula as in reproduce/3dgl: one release of sums for all classes, added over the sites.
 COPULA = {
     "synthesizers": ("dp-copula",),
@@ -52,14 +56,37 @@ COPULA = {
 }
 
 
+def rows() -> Iterator[str]:
+    """The rows that there shall be, what matters most first."""
+    cells = (("1", "iid"), ("10", "iid"))
+    for seed, data in product(SEEDS, NAMES):
+        yield f"{data}/real/{seed}"
+        for method, (sites, split) in product((MARGINALS, COPULA_OF), cells):
+            yield f"{data}/{method}/1.9/{sites}/{split}/{seed}"
+    for seed, (sites, split), data in product(SEEDS, (("10", "skewed"), ("50", "iid")), NAMES):
+        yield f"{data}/{MARGINALS}/1.9/{sites}/{split}/{seed}"
+    for data in NAMES:
+        yield f"{data}/{SECURE}/1.9/10/iid/0"
+    for epsilon, data, (sites, split), method in product(("0.2", "1", "5"), NAMES, cells, (MARGINALS, COPULA_OF)):
+        yield f"{data}/{method}/{epsilon}/{sites}/{split}/0"
+    for (sites, split), data in product((("10", "skewed"), ("50", "iid")), NAMES):
+        yield f"{data}/{COPULA_OF}/1.9/{sites}/{split}/0"
+    for data, (sites, split) in product(NAMES, cells):
+        yield f"{data}/{TWO}/1.9/{sites}/{split}/0"
+    for seed, data in product(SEEDS[1:], NAMES):
+        yield f"{data}/{SECURE}/1.9/10/iid/{seed}"
+
+
 def released(
     name: str, task: Task, parts: list[Records], columns: tuple[str, ...], *, epsilon: float, seed: int
 ) -> Any:
     """The server's items from one release of each site, and the settings."""
-    method = METHODS["3dgl" if name == "dp-copula" else name]
+    method = METHODS["3dgl" if name == COPULA_OF else MARGINALS]
     given: dict[str, Any] = {"columns": columns}
-    if name == "dp-copula":
+    if name == COPULA_OF:
         given |= {**COPULA, "samples": len(task.sites) * task.records}
+    if name == TWO:
+        given["rounds"] = 2
     if method.auto is not None:
         given |= method.auto(Wanted(given, task, epsilon)).settings
 
@@ -78,6 +105,12 @@ def released(
         server = Key.seed(seed).child("server", state.round)
         state = State(state.round + 1, dict(method.server(settings, task, state, inbox, server)))
     return state.items, settings
+
+
+def cpu() -> float:
+    """Seconds of this process and of the one that fits the model."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def scores(found: Source, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
@@ -99,7 +132,7 @@ def secured(found: Source, parts: list[Any], *, epsilon: float, seed: int) -> di
             test=(found.x_test.numpy(), found.y_test.numpy()),
             bounds=(-1.0, 1.0),
         )
-        started = time.process_time()
+        started = cpu()
         run = federation.run(
             "dp-marginals",
             epsilon=epsilon,
@@ -110,7 +143,7 @@ def secured(found: Source, parts: list[Any], *, epsilon: float, seed: int) -> di
             ledger=f"{folder}/ledger",
             out=f"{folder}/run",
         )
-        seconds, made = time.process_time() - started, run.result.tables
+        seconds, made = cpu() - started, run.result.tables
     return {"useful": made["useful"], "faithful": made["faithful"], "cpu_seconds": round(seconds, 1)}
 
 
@@ -119,14 +152,14 @@ def one(name: str, method: str, *, epsilon: float, sites: int, split: str, seed:
     if method == "real":
         return scores(found, found.x, found.y)
     parts = partition(found.y.numpy(), sites, seed=seed, **SPLITS[split]) if sites > 1 else [np.arange(len(found.y))]
-    if method == "dp-marginals-secure":
+    if method == SECURE:
         return secured(found, parts, epsilon=epsilon, seed=seed)
     names = tuple(f"site-{i}" for i in range(sites))
     task = Task("own", (found.x.shape[1],), found.classes, names, max(1, len(found.y) // sites), "logreg", delta=DELTA)
     held = [Records(found.x[part], found.y[part]) for part in parts]
-    started = time.process_time()
+    started = cpu()
     items, settings = released(method, task, held, found.words, epsilon=epsilon, seed=seed)
-    seconds = time.process_time() - started
+    seconds = cpu() - started
     made = items["synthetic"]
     assert isinstance(made, SyntheticSet)
     told = {k: v for k, v in settings.model_dump(mode="json").items() if k in ("bins", "pair_cells", "sigma")}
@@ -170,32 +203,25 @@ def score(work: Path, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.json"))
-    parser.add_argument("--data", default=",".join(NAMES))
-    parser.add_argument("--methods", default="real,dp-copula,dp-marginals")
-    parser.add_argument("--epsilon", default="1.9")
-    parser.add_argument("--sites", default="1,10")
-    parser.add_argument("--split", default="iid")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows alone")
+    parser.add_argument("--with", nargs="+", default=[], dest="words", help="rows that have all these parts")
+    parser.add_argument("--seeds", type=int, default=1, help="with --export: splits 0 to SEEDS - 1")
     parser.add_argument("--export", type=Path)
     parser.add_argument("--score", type=Path)
     asked = parser.parse_args()
     runtime.tune(1)
-    names = asked.data.split(",")
     if asked.export:
-        return export(asked.export, names, asked.seeds)
+        return export(asked.export, list(NAMES), asked.seeds)
     if asked.score:
         return score(asked.score, asked.out)
-    cells = product(range(asked.seeds), asked.epsilon.split(","), asked.sites.split(","), asked.split.split(","))
-    for (seed, epsilon, sites, split), name, method in product(cells, names, asked.methods.split(",")):
-        row = (
-            f"{name}/real/{seed}" if method == "real" else f"{name}/{method}/{float(epsilon):g}/{sites}/{split}/{seed}"
-        )
-        if int(sites) == 1 and (split != "iid" or method == "dp-marginals-secure"):
+    for row in asked.only or [row for row in rows() if set(asked.words) <= set(row.split("/"))]:
+        if asked.out.exists() and row in json.loads(asked.out.read_text()):
             continue
-        if not asked.out.exists() or row not in json.loads(asked.out.read_text()):
-            keep(asked.out, row, one(name, method, epsilon=float(epsilon), sites=int(sites), split=split, seed=seed))
+        name, method, *told, seed = row.split("/")
+        epsilon, sites, split = told or ("1.9", "1", "iid")
+        keep(asked.out, row, one(name, method, epsilon=float(epsilon), sites=int(sites), split=split, seed=int(seed)))
 
 
 if __name__ == "__main__":

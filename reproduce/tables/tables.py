@@ -6,12 +6,24 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 NAMES = ("adult", "mushroom", "titanic", "breast-cancer", "wine-quality", "drawn")
-ORDER = ("real", "dp-marginals", "dp-marginals-secure", "dp-copula", "aim", "mst")
+ORDER = ("real", "dp-marginals", "dp-marginals-two", "dp-marginals-secure", "dp-copula", "aim", "mst")
 MODELS = ("logistic regression", "boosted trees")
+AT_A_GLANCE = (
+    ("real", "real"),
+    ("1 site", "dp-marginals", "1.9", "1", "iid"),
+    ("10 sites", "dp-marginals", "1.9", "10", "iid"),
+    ("10, secure sum", "dp-marginals-secure", "1.9", "10", "iid"),
+    ("10, label-skewed", "dp-marginals", "1.9", "10", "skewed"),
+    ("50 sites", "dp-marginals", "1.9", "50", "iid"),
+    ("copula, 1 site", "dp-copula", "1.9", "1", "iid"),
+    ("copula, 10 sites", "dp-copula", "1.9", "10", "iid"),
+    ("AIM", "aim", "1.9", "1", "iid"),
+    ("MST", "mst", "1.9", "1", "iid"),
+)
 SHOWN = ("auc", "accuracy", "balanced_accuracy", "f1", "average_precision")
 
 
@@ -25,6 +37,20 @@ def grouped(rows: dict[str, Any]) -> dict[tuple[str, ...], list[Any]]:
 
 def line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def summary(found: dict[tuple[str, ...], list[Any]]) -> list[str]:
+    """AUC of the line / of trees at epsilon 1.9: a row a data set, the spread of the seeds in brackets."""
+    heads = ["data", *(name for name, *_ in AT_A_GLANCE)]
+    out = [line(heads), line(["---"] * len(heads))]
+    for data in NAMES:
+        cells = [data]
+        for _, method, *place in AT_A_GLANCE:
+            rows = found.get((data, method, *place), [])
+            values = [[row["useful"][model]["auc"] for row in rows] for model in MODELS]
+            cells.append(" / ".join(f"{mean(v):.1f}{f' ({stdev(v):.1f})' if len(v) > 1 else ''}" for v in values if v))
+        out.append(line(cells))
+    return out
 
 
 def useful(found: dict[tuple[str, ...], list[Any]]) -> list[str]:
@@ -63,4 +89,4 @@ def faithful(found: dict[tuple[str, ...], list[Any]]) -> list[str]:
 
 if __name__ == "__main__":
     known = grouped(json.loads(Path(sys.argv[1]).read_text()))
-    print("\n".join([*useful(known), "", *faithful(known)]))
+    print("\n".join([*summary(known), "", *useful(known), "", *faithful(known)]))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismfl.data import Column
-from prismfl.data.constraints import Constraint, RuleKeeper
+from prismfl.data.constraints import Constraint, RuleKeeper, measured
 from prismfl.errors import UserError
 
 START, END = Column("start", min=0, max=100, integer=True), Column("end", min=0, max=100, integer=True)
@@ -89,6 +89,36 @@ def test_what_is_no_rule_is_refused_and_never_run(words: str) -> None:
 def test_rules_that_cannot_hold_are_refused(made: Constraint, line: str) -> None:
     with pytest.raises(UserError, match=line):
         made.check(list(COLUMNS.values()))
+
+
+@pytest.mark.parametrize(
+    ("within", "line"),
+    [
+        (0.0, r"Expected within > 0 in the constraint 'start <= end'\."),
+        (-3.0, "Expected within > 0"),
+        (float("inf"), "Expected within > 0"),
+        (float("nan"), "Expected within > 0"),
+    ],
+)
+def test_a_difference_that_cannot_be_is_refused(within: float, line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        Constraint("start", "end", within=within).check([START, END])
+
+
+def test_what_may_be_missing_on_the_left_may_be_on_the_right() -> None:
+    gone = Column("start", min=0, max=100, missing=True)
+    with pytest.raises(UserError, match=r"Expected missing = true for 'end'.*'start', which may be missing"):
+        Constraint("start", "end", within=5).check([gone, END])
+    Constraint("start", "end", within=5).check([gone, Column("end", min=0, max=100, missing=True)])
+
+
+def test_differences_come_in_an_order_in_which_the_left_is_known() -> None:
+    rules = [Constraint("end", "last", within=5), Constraint("start", "end", within=5), Constraint("start", "last")]
+    assert [one.right for one in measured(rules)] == ["end", "last"]
+    with pytest.raises(UserError, match="got a circle of start, end"):
+        measured([Constraint("end", "start", within=5), Constraint("start", "end", within=5)])
+    with pytest.raises(UserError, match="within in one constraint of a column"):
+        measured([Constraint("end", "last", within=5), Constraint("start", "last", within=5)])
 
 
 def test_bounds_that_leave_nothing_are_refused() -> None:

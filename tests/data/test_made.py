@@ -56,6 +56,16 @@ def test_units_have_as_many_rows_as_was_released() -> None:
     assert made["patient"][0] == 1
 
 
+def test_so_many_units_come_with_all_their_rows() -> None:
+    made = made_table(VISITS, *drawn(spare(VISITS, 500)), key=Key.seed(1), units=500)
+    sizes = Counter(made["patient"].tolist())
+    assert len(sizes) == 500
+    assert sum(sizes.values()) == len(made["sex"])
+    assert [Counter(sizes.values())[n] / 500 for n in (1, 2, 3, 4)] == pytest.approx(SHARES, abs=0.08)
+    alone = replace(VISITS, unit=None, unit_rows=None, ids=())
+    assert len(made_table(alone, *drawn(70, alone), key=Key.seed(1), units=500)["sex"]) == 70
+
+
 def test_what_is_the_same_in_a_unit_stays_the_same_and_the_rest_does_not() -> None:
     made = table(3000)
     by_unit: dict[int, list[int]] = {}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,12 @@ import torch
 
 from prismfl.data import Column, Schema
 from prismfl.data.cells import instant
+from prismfl.data.constraints import Constraint
+from prismfl.data.made import made_table
 from prismfl.data.schema import words
 from prismfl.data.schema_file import read_schema
 from prismfl.errors import UserError
+from prismfl.rng import Key
 
 SCHEMA = Schema(
     columns=(
@@ -216,3 +221,66 @@ def test_numbers_with_commas_and_signs_between_thousands() -> None:
     assert made["salary"].tolist() == [12345, 100000, 3]
     with pytest.raises(UserError, match=r"^Expected a number in column 'cost', row 1, got '1,2,3'\.$"):
         schema.encode({"cost": ["1,2,3"], "salary": [1]})
+
+
+STAYS = Schema(
+    columns=(
+        Column("left", "date", min=instant("2021-01-01"), max=instant("2024-03-01"), missing=True, format="%d.%m.%Y"),
+        Column("came", "date", min=instant("2021-01-01"), max=instant("2023-12-31"), format="%d.%m.%Y"),
+        Column("paid", min=0, max=1000, decimals=1),
+        Column("billed", min=0, max=1000, decimals=1),
+    ),
+    label="ill",
+    classes=("0", "1"),
+    constraints=(Constraint("came", "left", within=30), Constraint("paid", "billed", strict=True, within=100)),
+)
+
+
+def test_a_difference_is_what_is_encoded_and_comes_back_as_the_value() -> None:
+    table: dict[str, list[Any]] = {
+        "came": ["01.02.2021", "01.02.2021", "01.03.2022", "31.12.2023", "05.05.2022"],
+        "left": ["01.02.2021", "16.02.2021", "", "30.01.2024", "04.05.2022"],
+        "paid": [10, 20, 30, 40, 50],
+        "billed": [10.1, 70.1, 900, 40.1, 20],
+    }
+    x = STAYS.encode(table)
+    assert STAYS.cut_differences(table) == 3
+    assert x[:, 0].tolist() == pytest.approx([-1, 0, 0, 1, -1])
+    assert x[:, 1].tolist() == [0, 0, 1, 0, 0]
+    back = STAYS.decode(x)
+    assert back["came"].tolist() == table["came"]
+    assert back["left"].tolist() == ["01.02.2021", "16.02.2021", None, "30.01.2024", "05.05.2022"], "not before"
+    assert back["billed"].tolist() == pytest.approx([10.1, 70.1, 130, 40.1, 50.1]), "at most 100 more, and more"
+    alone = [STAYS.encode({name: cells[i : i + 1] for name, cells in table.items()}) for i in range(5)]
+    assert torch.equal(torch.cat(alone), x), "a record's own values alone"
+
+
+def test_differences_that_were_drawn_keep_their_rule_and_their_distribution() -> None:
+    g = torch.Generator().manual_seed(0)
+    x = 2 * torch.rand(2000, STAYS.width, generator=g) - 1
+    x[:, 0] = -1 + 0.2 * torch.rand(2000, generator=g)
+    made = made_table(STAYS, x, torch.zeros(2000, dtype=torch.int64), key=Key.seed(0))
+    days = [
+        (datetime.strptime(b, "%d.%m.%Y") - datetime.strptime(a, "%d.%m.%Y")).days
+        for a, b in zip(made["came"], made["left"])
+        if b is not None
+    ]
+    assert {*range(4)} == set(days), "nothing is piled up at 0"
+    assert bool((made["billed"] > made["paid"] + 0.05).sum() >= 1990), "but at the upper bound"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        (Constraint("paid", "billed", strict=True, within=0.05), "Expected within > 0.1 in the constraint"),
+        (Constraint("left", "came", within=9), "Expected missing = true for 'came'"),
+    ],
+)
+def test_a_schema_refuses_differences_that_cannot_be(rule: Constraint, line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        replace(STAYS, constraints=(rule,))
+
+
+def test_a_number_that_is_predicted_is_not_a_difference() -> None:
+    with pytest.raises(UserError, match="its right is the label"):
+        replace(STAYS, label="billed", classes=("all",))

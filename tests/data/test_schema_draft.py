@@ -30,6 +30,36 @@ def test_what_a_column_looks_like(cells: list[object], look: str) -> None:
     assert look_of(cells) == look
 
 
+@pytest.mark.parametrize(
+    ("cells", "codes"),
+    [
+        (["01067", "80331", "10115"], True),
+        (["80331", "60311", "10115", ""], True),
+        (["07", "08", "12"], True),
+        (["2019", "2020", "2021", "2022"], False),
+        (["0.5", "0", "1.5"], False),
+        (["1", "20", "300"], False),
+        ([f"{i:05}" for i in range(100)], False),
+    ],
+)
+def test_a_few_codes_are_drafted_as_categories_and_may_be_declared_as_numbers(
+    cells: list[str], codes: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;y\n" + "".join(f"{cell};{i % 2}\n" for i, cell in enumerate(cells)))
+    text, _ = draft(path, label="y", unit=None, bounds_from_data=False)
+    assert ('type = "categorical"' in text) == codes
+    assert look_of(cells) in ("integer", "number"), "whoever declares a number of them may"
+
+
+def test_a_label_of_codes_has_classes(tmp_path: Path) -> None:
+    codes = [f"{10_000 + 3_000 * (i % 25)}" for i in range(100)]
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i % 7},{code}\n" for i, code in enumerate(codes)))
+    text, _ = draft(tmp_path / "t.csv", label="y", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    assert len(read_schema(tmp_path / "s.toml").classes) == 25
+
+
 def test_empty_cells_do_not_change_the_look() -> None:
     assert look_of(["1", "", "2", "NA", "3"]) == look_of(["1", "2", "3"]) == "integer"
 
@@ -103,3 +133,28 @@ def test_what_is_refused(table: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         load_columns(tmp_path / "t.json")
     assert str(error.value) == f"Expected a .csv, .tsv or .parquet file, got {tmp_path / 't.json'}."
+
+
+def test_a_time_of_day_has_a_day_for_its_bounds_and_dates_have_an_example_of_a_rule(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("came,at,left,y\n2020-01-02,10:15,2020-02-01,0\n2020-03-04,23:00,2020-03-05,1\n")
+    text, _ = draft(path, label="y", unit=None, bounds_from_data=False)
+    assert 'type = "time"  # of the whole day, or within a min and a max\nstep = "minute"' in text
+    assert '# [[constraints]]  # what must hold in every row, for example:\n# rule = "came <= left"' in text
+    uncommented = text.replace("# [[constraints]]", "[[constraints]]").replace("# rule", "rule")
+    uncommented = uncommented.replace("# within", "within")
+    for name, value in (("min", "2020-01-01"), ("max", "2021-01-01")):
+        rest = "a public lower bound" if name == "min" else "an upper one"
+        uncommented = uncommented.replace(f"# {name} =   # {rest}", f'{name} = "{value}"')
+    (tmp_path / "s.toml").write_text(uncommented)
+    (rule,) = read_schema(tmp_path / "s.toml").constraints
+    assert (rule.words, rule.within) == ("came <= left", 60)
+
+
+def test_a_long_tail_is_drafted_on_a_logarithmic_scale(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{i / 10},{1.5**i:.2f},{1.5**i - 9:.2f},{i % 2}\n" for i in range(1, 20))
+    path.write_text("even,cost,change,y\n" + rows)
+    text, _ = draft(path, label="y", unit=None, bounds_from_data=True)
+    (tmp_path / "s.toml").write_text(text)
+    assert [column.scale for column in read_schema(tmp_path / "s.toml").columns] == ["linear", "log", "linear"]

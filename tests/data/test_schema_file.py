@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prismfl.data.schema import Column, Schema
-from prismfl.data.schema_file import parse_schema, read_content, read_schema
+from prismfl.data.schema_file import parse_schema, read_content, read_schema, schema_toml
 from prismfl.errors import UserError
 
 GOOD: dict[str, Any] = {
@@ -118,3 +119,33 @@ def test_no_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_schema(path)
     assert str(error.value) == (f"Expected a schema file at {path}: Cannot read '{path}': No such file or directory.")
+
+
+def test_all_bounds_that_are_still_open_are_named_at_once() -> None:
+    columns = [
+        {"name": "born", "type": "date"},
+        {"name": "weight", "type": "numeric", "min": 0},
+        {"name": "height"},
+        {"name": "sex", "type": "binary", "categories": ["f", "m"]},
+        {"name": "age", "type": "numeric", "min": 0, "max": 120},
+    ]
+    with pytest.raises(UserError) as error:
+        parse_schema({"columns": columns, "label": "y", "classes": ["0", "1"]}, where="s.toml")
+    assert str(error.value) == (
+        "Expected declared min and max for the columns 'born', 'weight' and 'height' of s.toml; bounds are never taken "
+        "from the data."
+    )
+
+
+def test_a_difference_is_written_and_read_back() -> None:
+    columns = [{"name": "a", "min": 0, "max": 9}, {"name": "b", "min": 0, "max": 99}]
+    content = {**GOOD, "columns": columns, "constraints": [{"rule": "a <= b", "within": 20}]}
+    schema = parse_schema(content, where="s")
+    assert schema.constraints[0].within == 20
+    assert parse_schema(tomllib.loads(schema_toml(schema)), where="s") == schema
+    for wrong in ("x", True):
+        with pytest.raises(UserError, match="Expected a number as within of a constraint of s"):
+            parse_schema({**content, "constraints": [{"rule": "a <= b", "within": wrong}]}, where="s")
+    pairs = {"columns": ["a", "b"], "allowed": [["1", "2"]], "within": 3}
+    with pytest.raises(UserError, match="Expected no key 'within' beside columns"):
+        parse_schema({**content, "constraints": [pairs]}, where="s")

@@ -39,6 +39,27 @@ def test_a_table_comes_back_and_jax_is_not_loaded_here() -> None:
     assert done.stdout.strip() == f"{TABLE.tolist()} False"
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import time; time.sleep(60)", "not ended after 1 s"),
+        ("print('warning: not a table')", "its answer cannot be read"),
+        ("import sys, io, numpy as np; f = io.BytesIO(); np.savez(f, a=[np.nan]); "
+         "sys.stdout.buffer.write(f.getvalue())",
+         "a is not finite"),
+    ],
+    ids=["hangs", "chatters", "diverges"],
+)  # fmt: skip
+def test_a_fit_that_hangs_or_answers_nonsense_is_ended(
+    code: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text(code)
+    monkeypatch.setattr(fitting, "__file__", str(tmp_path / "broken.py"))
+    monkeypatch.setattr(fitting, "MOST_SECONDS", 1 if "sleep" in code else 60)
+    with pytest.raises(fitting.FitError, match=words):
+        fitting.ask(asked(TABLE))
+
+
 def test_a_fit_that_fails_is_one_line_with_what_to_try(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("raise MemoryError('too large')\n")

@@ -102,6 +102,34 @@ def test_tables_that_no_records_can_have_are_named(spoil: Any) -> None:
     assert job.plan() == Cost.gaussian(1.0)
 
 
+@pytest.mark.parametrize("round", [0, 1])
+@pytest.mark.parametrize("table", [0, 3])
+def test_one_table_that_outweighs_all_others_is_named(round: int, table: int) -> None:
+    """Every table counts the same records. A site that hides one for many among honest ones would own that table."""
+    task = some_task(5)
+    cfg = Config(columns=WORDS, bins=4, sigma=1.0, rounds=2, further=4, further_cells=40)
+    asked, state = marginals.questions_of(cfg, task), State(round, METHOD.init(cfg, task, Key.seed(0)))
+    found = ask_once(Job("t", METHOD, cfg, task, 0), state, some_records(2000), Key.seed(1).noise(), key=Key.seed(1))
+    name, sizes = ("counts", asked.sizes) if round == 0 else ("further", (40,) * 4)
+    assert marginals.possible(cfg, task, state, "site-0", found.answer[0]) is None
+    tensors = {key: value.clone() for key, value in found.answer[0]["tables"].tensors.items()}
+    start = sum(sizes[:table])
+    tensors[name][start : start + sizes[table]] *= 3
+    why = marginals.possible(cfg, task, state, "site-0", {"tables": Statistics(tensors)})
+    assert why is not None
+    assert "one of its tables counts" in why
+
+
+@pytest.mark.parametrize("records", [0, 1, 200, 4000])
+@pytest.mark.parametrize("sigma", [0.01, 1.0, 300.0])
+def test_honest_tables_are_never_named(records: int, sigma: float) -> None:
+    cfg, task = Config(columns=WORDS, bins=16, sigma=sigma), some_task(5)
+    for seed in range(3):
+        honest = released(cfg, task, some_records(records, seed), seed)
+        assert METHOD.possible is not None
+        assert METHOD.possible(cfg, task, State(0, {}), "site-0", honest) is None
+
+
 @pytest.mark.parametrize(
     ("cliques", "words"),
     [

@@ -60,3 +60,15 @@ def test_too_many_cells_are_named_with_the_columns_to_coarsen(monkeypatch: pytes
     monkeypatch.setattr(questions, "MOST_CELLS", 30)
     with pytest.raises(UserError, match=r"age \(4\) x job \(3\) x sick \(2\); use fewer bins"):
         check_size(design(FOUND, finer=1, given=[(0, 1, 2)], pair_cells=0), ["age", "job", "sick", "label"])
+
+
+def test_more_pairs_than_a_release_may_have_are_refused_before_they_are_written_down() -> None:
+    """A server names the columns and how large a pair may be; a site does not count 50 million pairs for it."""
+    wide = Variables.of(Columns.parse(["b"] * 10_000), bins=4, labels=2)
+    with pytest.raises(UserError, match="49,995,000 pairs of 10,000 columns with pair_cells 400") as error:
+        design(wide, finer=2, given=None, pair_cells=400)
+    assert "\n" not in str(error.value)
+    mixed = Variables.of(Columns.parse(["c7", "c3", "b", "n", "c9"]), bins=4, labels=2)
+    for most in (0, 5, 6, 12, 13, 27, 28, 63, 100):
+        asked = sum(1 for clique in design(mixed, finer=1, given=None, pair_cells=most).cliques if 5 not in clique)
+        assert questions.pairs_up_to(mixed, most) == asked

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismfl.methods.generators import table_model
+from prismfl.errors import UserError
+from prismfl.methods.generators import questions, table_model
 from prismfl.methods.generators.questions import Counts
+from prismfl.nets.columns import Columns
+from prismfl.nets.discrete import Variables
 
 
 def test_what_is_inside_a_bin_is_kept_if_it_is_more_than_noise() -> None:
@@ -26,3 +29,37 @@ def test_what_is_inside_a_bin_goes_by_the_label_if_that_is_more_than_noise() -> 
     found = table_model.coarser(1, 2, table, 2)
     assert found.counts.tolist() == [2000]
     assert found.noise == pytest.approx(20.0)
+
+
+ASKED = questions.design(Variables.of(Columns.parse(["c3", "b"]), bins=2, labels=2), finer=2, given=None, pair_cells=0)
+GOOD = {
+    "order": torch.tensor([2, 0, 1]),
+    "given.0": torch.tensor([2]),
+    "given.1": torch.tensor([2]),
+    "given.2": torch.zeros(0, dtype=torch.int64),
+    "chances.0": torch.ones(2, 3),
+    "chances.1": torch.ones(2, 2),
+    "chances.2": torch.ones(1, 2),
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"order": torch.tensor([2, 0, 2**40])},
+        {"order": torch.tensor([2, 0, 0])},
+        {"order": torch.tensor([0, 2, 1])},
+        {"order": torch.tensor([2, 0])},
+        {"given.0": torch.tensor([99])},
+        {"given.1": torch.tensor([2, 2])},
+        {"given.1": torch.tensor([1])},
+        {"chances.0": torch.ones(1, 3)},
+        {"chances.1": torch.ones(2, 7)},
+    ],
+)
+def test_a_model_of_another_table_is_refused_in_one_line(wrong: dict[str, torch.Tensor]) -> None:
+    draws = torch.Generator().manual_seed(0)
+    assert table_model.records(ASKED, GOOD, 50, draws)[0].shape == (50, 4)
+    with pytest.raises(UserError, match="Expected a model of") as error:
+        table_model.records(ASKED, {**GOOD, **wrong}, 50, draws)
+    assert "\n" not in str(error.value)

@@ -9,6 +9,7 @@ import pytest
 from prismfl.core import rounds
 from prismfl.methods import robust
 from prismfl.methods.generators import images as generators
+from prismfl.methods.generators import marginals
 from prismfl.methods.landscape import image_exchange
 from prismfl.methods.prism import local as prism_local
 from prismfl.methods.prism import statistics
@@ -16,6 +17,7 @@ from prismfl.transport.conductor import Conductor
 from prismfl.transport.inbox import Inbox
 from tests.hostile import test_sites as sites
 from tests.hostile import test_sites_remote as remote
+from tests.methods import test_marginals as marginals_tests
 from tests.mutations.planting import Bug, Check
 
 
@@ -145,5 +147,13 @@ BUGS = [
         "not bool(counts.any())",
         "False",
         at(sites.test_a_training_that_stopped_costs_only_its_site, "dp-gan"),
+    ),
+    Bug(
+        "one table may count for all others'",
+        marginals,
+        "possible",
+        "return robust.totals_fault(",
+        "return None and robust.totals_fault(",
+        plain(marginals_tests.test_one_table_that_outweighs_all_others_is_named, 0, 0),
     ),
 ]

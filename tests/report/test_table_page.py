@@ -6,11 +6,12 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prismfl.data.schema import Column
 from prismfl.errors import UserError
-from prismfl.report.table_page import _short, _whole_bar, is_table, table_facts, write_table_page
+from prismfl.report.table_page import _described, _short, _whole_bar, is_table, table_facts, write_table_page
 from prismfl.synth.tables import synth_table
 
 SCHEMA = """
@@ -40,6 +41,7 @@ min = "2020-01-01"
 max = "2020-12-31"
 [[constraints]]
 rule = "start <= end"
+within = 90
 """
 FAST = ["queries=6", "start=4", "rate=1.0", "hidden=[4]", "latent=2"]
 
@@ -82,6 +84,24 @@ def test_another_table_under_the_same_name_is_seen(made: Path) -> None:
     lines = made.read_text().splitlines()
     made.write_text("\n".join(lines[:-1]) + "\n")
     assert table_facts(made)["checks"]["the table is the certified one"] is False
+
+
+def test_a_row_that_breaks_a_rule_is_seen_though_its_difference_is_what_was_drawn(made: Path) -> None:
+    assert table_facts(made)["checks"]["start <= end"] is True
+    with made.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[3]["start"], rows[3]["end"] = "2020-05-05", "2020-05-04"
+    with made.open("w", newline="") as file:
+        out = csv.DictWriter(file, fieldnames=list(rows[0]))
+        out.writeheader()
+        out.writerows(rows)
+    assert table_facts(made)["checks"]["start <= end"] is False
+
+
+def test_bars_are_as_even_as_the_declared_scale() -> None:
+    told = _described(Column("cost", min=0, max=999, scale="log"), np.array([1.0, 2.0, 600.0, 999.0]))
+    assert told["shares"][0][0] == "0 to 0.9953"
+    assert told["shares"][-1] == ("500.2 to 999", 0.5)
 
 
 def test_a_table_without_its_certificate_has_no_page(made: Path, tmp_path: Path) -> None:

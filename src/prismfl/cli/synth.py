@@ -63,7 +63,10 @@ def synth(
     unit: Unit = None,
     image_size: ImageSize = None,
     channels: Channels = None,
-    rows: Annotated[int | None, typer.Option(help="Synthetic rows of a table (default: as many as records).")] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Synthetic rows of a table (default: as many as records, or as many units with their rows)."),
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="For a table: dp-marginals (with the extra tables), dp-copula or ddp-vae.")
     ] = None,

@@ -221,17 +221,17 @@ class Column:
             *((math.ceil(low), math.floor(high)) if math.ceil(low) <= math.floor(high) else (low, high)),
         )
 
-    def scaled(self, values: Floats) -> Floats:
-        """Values to features in [-1, 1]; what lies outside the bounds is clipped."""
-        low, high = self.bounds()
+    def scaled(self, values: Floats, bounds: tuple[float, float] | None = None) -> Floats:
+        """Values to features in [-1, 1]; what lies outside the bounds (the declared ones) is clipped."""
+        low, high = bounds or self.bounds()
         offset = np.clip(values, low, high) - low
         if self.scale == "log":
             return 2 * np.log1p(offset) / math.log1p(high - low) - 1
         return 2 * offset / (high - low) - 1
 
-    def unscaled(self, features: Floats) -> Floats:
-        """Features back to values between the bounds."""
-        low, high = self.bounds()
+    def unscaled(self, features: Floats, bounds: tuple[float, float] | None = None) -> Floats:
+        """Features back to values between the bounds (the declared ones)."""
+        low, high = bounds or self.bounds()
         share = (np.clip(features, -1, 1) + 1) / 2
         offset = np.expm1(share * math.log1p(high - low)) if self.scale == "log" else share * (high - low)
         return np.clip(low + offset, low, high)

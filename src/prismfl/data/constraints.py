@@ -6,6 +6,7 @@ read by a pattern and never run as code. Where a value is missing, a rule says n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ class Constraint:
     ("resample"), or change places ("swap"), or the one is cut at the other ("clip"), or the right values of all rows
     are dealt anew by the rank of the left, which keeps the distribution of both ("match"). "auto" matches where the
     rule fails often, else it resamples. Of pairs the left stays and the right is drawn among its own.
+
+    With `within` the right is at most so many steps (days of a date, else units) more than the left: then it is this
+    difference that is released and drawn, and nothing is left to repair.
     """
 
     left: str
@@ -42,9 +46,10 @@ class Constraint:
     strict: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
     repair: Repair = "auto"
+    within: float | None = None
 
     @classmethod
-    def parse(cls, rule: str, *, repair: str = "auto", where: str) -> Constraint:
+    def parse(cls, rule: str, *, repair: str = "auto", within: float | None = None, where: str) -> Constraint:
         """From words such as "start <= end"; a name with signs in it stands between quotation marks."""
         found = _RULE.fullmatch(rule)
         if found is None:
@@ -56,7 +61,7 @@ class Constraint:
         if repair not in REPAIRS:
             raise UserError(f"Expected repair {', '.join(REPAIRS)} in {where}, got '{shown(repair)}'.")
         names = (right, left) if sign.startswith(">") else (left, right)
-        return cls(*names, strict="=" not in sign, repair=repair)  # type: ignore[arg-type]  # one of REPAIRS
+        return cls(*names, strict="=" not in sign, repair=repair, within=within)  # type: ignore[arg-type]
 
     @property
     def words(self) -> str:
@@ -86,6 +91,23 @@ class Constraint:
             )
         elif left.bounds()[0] + self.gap(left, right) > right.bounds()[1]:
             raise UserError(f"The declared bounds leave no values for the constraint '{self.words}'.")
+        if self.within is not None:
+            self._check_within(left, right)
+
+    def _check_within(self, left: Column, right: Column) -> None:
+        low, high = self.span(left, right)
+        if not (math.isfinite(high) and low < high):
+            raise UserError(f"Expected within > {low / _step(right):g} in the constraint '{self.words}'.")
+        if left.may_miss and not right.may_miss:
+            raise UserError(
+                f"Expected missing = true for '{right.name}', which the constraint '{self.words}' measures from "
+                f"'{left.name}', which may be missing; or leave out within."
+            )
+
+    def span(self, left: Column, right: Column) -> tuple[float, float]:
+        """The least and the most that the right is more than the left, where that is declared."""
+        assert self.within is not None
+        return self.gap(left, right), self.within * _step(right)
 
     def _check_pairs(self, left: Column, right: Column) -> None:
         if left.is_number or right.is_number:
@@ -102,6 +124,26 @@ class Constraint:
     def gap(self, left: Column, right: Column) -> float:
         """What the right is at least more than the left."""
         return max(left.resolution, right.resolution) if self.strict else 0.0
+
+
+def _step(column: Column) -> float:
+    """What a difference of 1 is."""
+    return 1.0 if column.type == "numeric" else column.resolution
+
+
+def measured(rules: Sequence[Constraint]) -> list[Constraint]:
+    """The rules whose right is told by its difference from the left, each after the one that its left is told by."""
+    left = {rule.right: rule for rule in rules if rule.within is not None}
+    if len(left) < sum(rule.within is not None for rule in rules):
+        raise UserError("Expected within in one constraint of a column that stands on the right of several.")
+    found: list[Constraint] = []
+    while left:
+        free = [rule for rule in left.values() if rule.left not in left]
+        if not free:
+            raise UserError(f"Expected constraints with within that end, got a circle of {listed(list(left))}.")
+        found += free
+        left = {name: rule for name, rule in left.items() if rule not in free}
+    return found
 
 
 @dataclass(frozen=True)

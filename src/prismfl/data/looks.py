@@ -12,6 +12,7 @@ from prismfl.data.cells import LONGEST, instant, is_missing, number_of, plain
 Look = Literal["empty", "date", "time", "text", "binary", "categorical", "integer", "number", "comma"]
 MOST_CATEGORIES = 60
 FEW = 20
+LONG, APART = 4, 20  # digits of a code, and how far apart few of them are as a rule
 _DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?")
 _TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 _ID = re.compile(r"(.*[^a-z])?(id|nr|no|uuid|guid|key|mrn|pid|ssn|identifier)", re.IGNORECASE)
@@ -42,6 +43,17 @@ def look_of(values: Sequence[Any]) -> Look:
     if len(distinct) > min(MOST_CATEGORIES, max(2, len(cells) // 2)):
         return "text"
     return "binary" if len(distinct) == 2 else "categorical"
+
+
+def are_codes(values: Sequence[Any]) -> bool:
+    """Whether a few whole numbers are rather codes, such as postal ones: one of them begins with 0, or they are long,
+    of one length and far apart."""
+    cells = {plain(v) for v in values if not is_missing(v)}
+    few = 2 < len(cells) <= MOST_CATEGORIES and all(cell.isdecimal() and cell.isascii() for cell in cells)
+    if not few or any(len(cell) > 1 and cell[0] == "0" for cell in cells):
+        return few
+    long = len({len(cell) for cell in cells}) == 1 and len(min(cells)) >= LONG
+    return long and int(max(cells)) - int(min(cells)) > APART * len(cells)
 
 
 def signs_of(cells: Collection[str]) -> tuple[str, str] | None:

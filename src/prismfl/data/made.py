@@ -35,17 +35,21 @@ def made_table(
     *,
     key: Key,
     rows: int | None = None,
+    units: int | None = None,
     labelled: bool = True,
 ) -> Cells:
     """The cells of each column, as they are written: the unit's and other ids are new numbers.
 
-    `rows` is how many come out (all that were drawn by default). Without a label there is no such column.
+    `rows` is how many come out (all that were drawn by default), or `units` how many units with all their rows, where
+    a unit may have several. Without a label there is no such column.
     """
     draws = key.child("table").numpy()
     keeper = RuleKeeper({column.name: column for column in schema.encoded}, schema.constraints, draws)
     constant = [column.name for column in schema.columns if column.per_unit and schema.rows_column is not None]
     values, labels = keeper.enforce(schema.values(x), fixed=constant), y.detach().cpu().numpy()
     count = len(labels) if rows is None else rows
+    if units is not None and schema.rows_column is not None:
+        count = int(_sizes(schema, values)[:units].sum())
     unit: Codes = np.arange(1, count + 1)
     if schema.rows_column is not None:
         values, labels, unit = _in_units(schema, values, labels, count, draws)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from prismfl.data.cells import MISSING, Names, instant, is_missing, listed, number_of, plain, shown, value_of
 from prismfl.data.column import Column
 from prismfl.data.columns import MOST_COLUMNS
-from prismfl.data.constraints import Cells, Constraint
+from prismfl.data.constraints import Cells, Constraint, measured
 from prismfl.data.faults import Faults
 from prismfl.data.ids import id_column
 from prismfl.errors import CellError, UserError
@@ -68,6 +68,7 @@ class Schema:
         self._check_unit()
         for constraint in self.constraints:
             constraint.check(self.columns)
+        self._check_measured()
         if self.train_size is not None and self.train_size < 1:
             raise UserError(f"Expected train_size >= 1 in the schema, got {self.train_size}.")
 
@@ -79,6 +80,11 @@ class Schema:
                 f"Expected no classes for the label '{self.label}', a number in the schema: leave out classes to "
                 "predict the number, or the column to predict classes."
             )
+
+    def _check_measured(self) -> None:
+        for rule in measured(self.constraints):
+            if rule.right == self.label:
+                raise UserError(f"Expected no within in the constraint '{rule.words}': its right is the label.")
 
     def _check_unit(self) -> None:
         if self.unit_rows is not None and self.unit_rows < 1:
@@ -161,23 +167,55 @@ class Schema:
                 raise UserError(f"Expected column '{name}', got only {listed(table)}.")
         rows = len(table[self.names[0]])
         out = np.zeros((rows, self.width), dtype=np.float32)
+        raw: Cells = {}
         for column, block in self.blocks():
             values = table[column.name] if column in self.columns else self._rows(table, rows, noted)
             if len(values) != rows:
                 raise UserError(f"Expected {rows} values in column '{column.name}', got {len(values)}.")
             if column.is_number:
-                numbers = _numbers(values, column, noted)
-                gone = np.isnan(numbers)
-                out[:, block.start] = np.where(gone, 0.0, column.scaled(numbers))
-                if column.may_miss:
-                    out[:, block.start + 1] = gone
+                raw[column.name] = _numbers(values, column, noted)
                 continue
             codes = _codes(values, column, noted)
             if column.word == "b":
                 out[:, block.start] = 2 * codes - 1
             else:
                 out[np.arange(rows), block.start + codes] = 1
+        self._put_numbers(out, raw)
         return torch.from_numpy(out)
+
+    def _put_numbers(self, out: npt.NDArray[np.float32], raw: Mapping[str, Floats]) -> None:
+        """Numbers as features; those that are measured from another column as the difference."""
+        known, rules = (
+            {column.name: column for column in self.columns},
+            {r.right: r for r in measured(self.constraints)},
+        )
+        for column, block in self.blocks():
+            if not column.is_number:
+                continue
+            numbers, span, rule = raw[column.name], None, rules.get(column.name)
+            if rule is not None:
+                # From where the left is put, so that what comes back is the right again.
+                start = np.clip(raw[rule.left], *known[rule.left].bounds())
+                numbers, span = numbers - start, rule.span(known[rule.left], column)
+            gone = np.isnan(numbers)
+            out[:, block.start] = np.where(gone, 0.0, column.scaled(numbers, span))
+            if column.may_miss:
+                out[:, block.start + 1] = gone
+
+    def _difference(self, rule: Constraint, raw: Mapping[str, Floats]) -> tuple[Floats, tuple[float, float]]:
+        """How much more the right is than where the left is put, and the least and the most that is declared."""
+        known = {column.name: column for column in self.columns}
+        left, right = known[rule.left], known[rule.right]
+        return raw[rule.right] - np.clip(raw[rule.left], *left.bounds()), rule.span(left, right)
+
+    def cut_differences(self, table: Mapping[str, Values]) -> int:
+        """How many differences lie outside what is declared of them, and are cut."""
+        found, known = 0, {column.name: column for column in self.columns}
+        for rule in measured(self.constraints):
+            names, lenient = (rule.left, rule.right), Faults(lenient=True)
+            numbers, (low, high) = self._difference(rule, {n: _numbers(table[n], known[n], lenient) for n in names})
+            found += int(((numbers < low - 1e-9) | (numbers > high + 1e-9)).sum())
+        return found
 
     def _rows(self, table: Mapping[str, Values], count: int, faults: Faults) -> Values:
         """How many rows the unit of each record has, by its own rows alone; 1 where no unit is told.
@@ -214,14 +252,21 @@ class Schema:
         if raw.ndim != 2 or raw.shape[1] != self.width:
             raise UserError(f"Expected features of shape (n, {self.width}), got {tuple(raw.shape)}.")
         found: Cells = {}
+        rules = measured(self.constraints)
+        told = {rule.right for rule in rules}
         for column, block in self.blocks():
             part = raw[:, block]
             if column.is_number:
-                numbers = column.rounded(column.unscaled(part[:, 0]))
+                numbers = part[:, 0] if column.name in told else column.rounded(column.unscaled(part[:, 0]))
                 found[column.name] = np.where(part[:, 1] > 0.5, np.nan, numbers) if column.may_miss else numbers
             else:
                 codes = (part[:, 0] > 0).astype(np.int64) if column.word == "b" else part.argmax(1)
                 found[column.name] = np.where(codes < len(column.categories), codes, -1)
+        known = {column.name: column for column in self.columns}
+        for rule in rules:
+            left, right = known[rule.left], known[rule.right]
+            more = right.unscaled(found[rule.right], rule.span(left, right))
+            found[rule.right] = right.rounded(found[rule.left] + more)
         return found
 
     def written(self, values: Mapping[str, npt.NDArray[Any]]) -> Cells:

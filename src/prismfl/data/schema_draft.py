@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from prismfl.data.cells import SECONDS, instant, is_missing, moment_words, number_of, plain
 from prismfl.data.columns import Columns, read_columns
 from prismfl.data.found import TABLES
-from prismfl.data.looks import Look, constant_in, decimals_of, format_of, is_id, look_of, signs_of, step_of
+from prismfl.data.looks import Look, are_codes, constant_in, decimals_of, format_of, is_id, look_of, signs_of, step_of
 from prismfl.data.schema import listed
 from prismfl.errors import UserError
 from prismfl.files.written import toml_value as _quoted
 
 UNIT_ROWS = 10
+FAR = 10  # times the median that the largest number of a long tail is
 MOST_CLASSES = 20  # whole numbers as a label: more are a quantity
+EXAMPLE = ("# [[constraints]]  # what must hold in every row, for example:",)
+WITHIN = "# within = 60  # days, public: the most that the later one is later; then the time between them is kept"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 HINTS = {
     "empty": "holds no value in any row; leave it out of the schema, or --drop it",
@@ -63,6 +68,7 @@ def draft(
         predicted = name == label and made.is_quantity(name)
         if predicted or (name not in (label, unit, *drop) and (not keep or name in keep)):
             lines += made.column(name)
+    lines += made.example([name for name in table if name not in drop and (not keep or name in keep)])
     if bounds_from_data:
         made.notes.append(
             "Bounds were read off the records and are private; replace them by public ones before any release."
@@ -96,13 +102,13 @@ class _Draft:
     def is_quantity(self, label: str) -> bool:
         """Whether a label is a number to be predicted, not a class: it has fractions, or many values."""
         values = self.table[label]
-        look = look_of(values)
+        look = "categorical" if are_codes(values) else look_of(values)
         return look in ("number", "comma") or (look == "integer" and len(_distinct(values)) > MOST_CLASSES)
 
     def column(self, name: str) -> list[str]:
         values = self.table[name]
         head = ["", "[[columns]]", f"name = {_quoted(name)}"]
-        look: Look = look_of(values)
+        look: Look = "categorical" if are_codes(values) else look_of(values)
         if is_id(name, values) and look not in ("number", "date", "time"):
             return [*head, 'type = "id"  # never released; new ones are made']
         if look == "empty":
@@ -136,6 +142,8 @@ class _Draft:
         decimal, thousands = (signs_of(set(cells)) or (".", "")) if look == "comma" else (".", "")
         numbers = [n for v in values if not is_missing(v) and (n := number_of(v, decimal, thousands)) is not None]
         lines = ['type = "numeric"', *self._bounds([repr(float(n)) for n in (min(numbers), max(numbers))])]
+        if min(numbers) >= 0 and max(numbers) > FAR * median(numbers) > 0:
+            lines.append('scale = "log"  # confirm: most are small beside a few; finer where they are')
         if look == "comma":
             lines += [f"decimal = {_quoted(decimal)}  # confirm"]
             lines += [f"thousands = {_quoted(thousands)}  # confirm"] if thousands else []
@@ -147,10 +155,11 @@ class _Draft:
         form = format_of(values, clock=clock)
         moments = [m for v in values if not is_missing(v) and (m := instant(v, form or None, clock=clock)) is not None]
         step = step_of(moments)
-        told = "%H:%M:%S" if clock else "%Y-%m-%d" if step == "day" else "%Y-%m-%dT%H:%M:%S"
-        lines = [f'type = "{"time" if clock else "date"}"']
+        told = "%Y-%m-%d" if step == "day" else "%Y-%m-%dT%H:%M:%S"
+        lines = ['type = "time"  # of the whole day, or within a min and a max'] if clock else ['type = "date"']
         last = max(moments) if max(moments) > min(moments) else max(moments) + SECONDS[step]  # of one day, two
-        lines += self._bounds([_quoted(moment_words(m, told)) for m in (min(moments), last)])
+        if not clock:
+            lines += self._bounds([_quoted(moment_words(m, told)) for m in (min(moments), last)])
         lines += [f"format = {_quoted(form)}  # confirm"] if form else []
         return [*lines, f'step = "{step}"']
 
@@ -158,6 +167,19 @@ class _Draft:
         if not self.bounds_from_data:
             return ["# min =   # a public lower bound", "# max =   # an upper one"]
         return [f"{key} = {end}  # from the records: private" for key, end in zip(("min", "max"), ends)]
+
+    def example(self, names: Sequence[str]) -> list[str]:
+        """A rule between two dates, to be taken or not."""
+        dates = [name for name in names if look_of(self.table[name]) == "date"][-2:]
+        if len(dates) < 2:
+            return []
+        rule = " <= ".join(f'"{name}"' if re.search('[<>="]', name) else name for name in dates)
+        return [
+            "",
+            "# [[constraints]]  # what must hold in every row, for example:",
+            f"# rule = {_quoted(rule)}",
+            WITHIN,
+        ]
 
     def _constant(self, name: str) -> bool:
         return self.unit is not None and constant_in(self.table[self.unit], self.table[name])

@@ -26,7 +26,7 @@ _COLUMN = (
     *("name", "type", "min", "max", "categories", "integer", "scale", "missing", "decimals", "decimal", "thousands"),
     *("other", "format", "step", "per_unit"),
 )
-_CONSTRAINT = ("rule", "repair", "columns", "allowed", "table")
+_CONSTRAINT = ("rule", "repair", "within", "columns", "allowed", "table")
 IDS, TEXTS = ("id",), ("text",)
 
 
@@ -95,6 +95,7 @@ def parse_schema(content: object, *, where: str) -> Schema:
     if len(columns) > MOST_COLUMNS:
         raise UserError(f"Expected at most {MOST_COLUMNS:,} columns in {where}, got {len(columns):,}.")
     named = [_named(c, where) for c in columns]
+    _check_open(named, where)
     return Schema(
         columns=tuple(_column(raw, where) for raw in named if raw.get("type") not in (*IDS, *TEXTS)),
         label=str(top["label"]),
@@ -135,7 +136,12 @@ def _constraint(content: object, where: str) -> Constraint:
     if "rule" in raw:
         if odd := [key for key in ("allowed", "table") if key in raw]:
             raise UserError(f"Expected no key '{odd[0]}' beside rule in {place}.")
-        return Constraint.parse(str(raw["rule"]), repair=str(raw.get("repair", "auto")), where=place)
+        within = raw.get("within")
+        if within is not None and (isinstance(within, bool) or not isinstance(within, int | float)):
+            raise UserError(f"Expected a number as within of {place}, got {within!r}.")
+        return Constraint.parse(str(raw["rule"]), repair=str(raw.get("repair", "auto")), within=within, where=place)
+    if "within" in raw:
+        raise UserError(f"Expected no key 'within' beside columns in {place}.")
     names = [plain(name) for name in _items(raw["columns"], f"columns of {place}")]
     pairs = [_items(pair, f"a pair of {place}") for pair in _items(raw.get("allowed", []), f"allowed of {place}")]
     if len(names) != 2 or not pairs or any(len(pair) != 2 for pair in pairs):
@@ -174,7 +180,8 @@ def _constraint_words(constraint: Constraint) -> dict[str, Any]:
         columns = [constraint.left, constraint.right]
         return {"columns": columns, "allowed": [list(pair) for pair in constraint.pairs]}
     rule = f'"{constraint.left}" {constraint.sign} "{constraint.right}"'
-    return {"rule": rule, "repair": constraint.repair}
+    within = {} if constraint.within is None else {"within": constraint.within}
+    return {"rule": rule, "repair": constraint.repair, **within}
 
 
 def _column_words(column: Column) -> dict[str, Any]:
@@ -186,6 +193,17 @@ def _column_words(column: Column) -> dict[str, Any]:
     words |= {"decimal": None if column.decimal == "." else column.decimal, "thousands": column.thousands or None}
     words |= {"other": column.other, "format": column.format, "step": column.step, "per_unit": column.per_unit or None}
     return {key: value for key, value in words.items() if value is not None}
+
+
+def _check_open(columns: Sequence[Mapping[str, object]], where: str) -> None:
+    """Name all columns whose bounds a person has still to give, not one after the other."""
+    numbers = [raw for raw in columns if raw.get("type", "numeric") in ("numeric", "date")]
+    found = [f"'{raw['name']}'" for raw in numbers if raw.get("min") is None or raw.get("max") is None]
+    if len(found) > 1:
+        raise UserError(
+            f"Expected declared min and max for the columns {listed(found[:-1])} and {found[-1]} of {where}; bounds "
+            "are never taken from the data."
+        )
 
 
 def _named(content: object, where: str) -> Mapping[str, object]:

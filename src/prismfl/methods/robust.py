@@ -186,6 +186,26 @@ def count_fault(counts: torch.Tensor, task: Task, noise: float) -> str | None:
     return None
 
 
+def agreed(totals: torch.Tensor, doubts: torch.Tensor) -> tuple[float, float]:
+    """What several noisy counts of the same records say together, each by its noise, and the noise of that."""
+    weights = doubts.double().clamp(min=1e-9).pow(-2)
+    return float((weights * totals.double()).sum() / weights.sum()), float(weights.sum().pow(-0.5))
+
+
+def totals_fault(totals: torch.Tensor, doubts: torch.Tensor) -> str | None:
+    """Why tables with these totals, of these standard deviations, cannot be of the same records, if so.
+
+    Each table counts every record once. Else a site could hide one table that outweighs all others' among many that
+    count next to nothing.
+    """
+    held, _ = agreed(totals, doubts)
+    apart = (totals.double() - held).abs() - 1.001 * SURE * doubts.double() - 1e-3 - 1e-5 * abs(held)
+    worst = int(apart.argmax())
+    if float(apart[worst]) <= 0:
+        return None
+    return f"one of its tables counts {float(totals[worst]):.3g} records, all together {held:.3g}"
+
+
 def beyond(tensors: Params, most: float) -> str | None:
     """Why these weights of a network cannot come out of its training, if so."""
     for name, tensor in tensors.items():

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -53,7 +54,9 @@ def table_facts(path: Path) -> Facts:
     schema, labelled = parse_any(told["table"], where=str(place))
     raw = read_columns(path)
     same = hashlib.sha256(read_regular(path, limit=LIMIT)).hexdigest() == told.get("sha256")
-    values = schema.values(schema.encode(raw))
+    # As they stand: measured from another column, a value could not but keep its rule.
+    plain = replace(schema, constraints=tuple(replace(rule, within=None) for rule in schema.constraints))
+    values = plain.values(plain.encode(raw))
     return {
         "edition": SHARING,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,7 +115,9 @@ def _described(column: Column, values: npt.NDArray[Any]) -> Facts:
         names = [column.categories[code] if code >= 0 else "" for code in values.tolist()]
         return _shares(column.name, names, kind=column.type)
     known = values[~np.isnan(values)]
-    counts, edges = np.histogram(known, bins=BINS, range=column.bounds())
+    edges = column.unscaled(np.linspace(-1.0, 1.0, BINS + 1))  # as even as the declared scale
+    edges[[0, -1]] = column.bounds()
+    counts, _ = np.histogram(known, bins=edges)
     ends = [_short(column, edge) for edge in edges.tolist()]
     total = max(1, len(values))
     found = [(f"{low} to {high}", count / total) for low, high, count in zip(ends, ends[1:], counts.tolist())]

@@ -120,7 +120,7 @@ def synth_table(
     synthesizer = Synthesizer(
         method=way, records=size, classes=table.classes, seed=seed, **options, **settings
     ).fit_records(table.holder, data=table.name, unit=table.schema.unit or "record")
-    cells = _drawn(table, synthesizer, rows or size, seed)
+    cells = _drawn(table, synthesizer, size, rows, seed)
     content = table_bytes(cells, out, table.schema)
     write_atomically(out, content)
     written = {"out": out.name, "rows": len(next(iter(cells.values()))), "sha256": hashlib.sha256(content).hexdigest()}
@@ -232,6 +232,8 @@ def _tell(raw: Columns, schema: Schema, warn: Warn) -> None:
     clipped = sum(_outside(raw[column.name], column) for column in schema.columns if column.type == "numeric")
     if clipped:
         warn(f"{clipped} values lie outside their declared bounds and were clipped; this number stays on the site.")
+    if cut := schema.cut_differences(raw):
+        warn(f"{cut} differences lie outside their rule and its within, and were cut; this number stays on the site.")
     constant = [name for name in schema.names if len({plain(cell) for cell in raw[name]}) == 1]
     if constant:
         warn(f"Columns with one value in all rows: {listed(constant)}; they say nothing, --drop leaves them out.")
@@ -274,12 +276,17 @@ def _defaults(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"rate": 2.0**-halvings, "start": start, "balance": "noised"}
 
 
-def _drawn(table: Table, synthesizer: Synthesizer, rows: int, seed: int | None) -> dict[str, np.ndarray[Any, Any]]:
-    """Synthetic columns in the order of the original; ids are new numbers."""
-    x, y = (torch.from_numpy(part) for part in synthesizer.sample(spare(table.schema, rows), seed=seed))
+def _drawn(
+    table: Table, synthesizer: Synthesizer, size: int, rows: int | None, seed: int | None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Synthetic columns in the order of the original, as many rows as asked or else as many units as declared; ids are
+    new numbers."""
+    x, y = (torch.from_numpy(part) for part in synthesizer.sample(spare(table.schema, rows or size), seed=seed))
     key = Key.from_os() if seed is None else Key.seed(seed)
-    wanted = rows if table.schema.rows_column is not None else None
-    found = made_table(table.schema, x, y, key=key, rows=wanted, labelled=table.labelled)
+    wanted: dict[str, Any] = {}
+    if table.schema.rows_column is not None:
+        wanted = {"units": size} if rows is None else {"rows": rows}
+    found = made_table(table.schema, x, y, key=key, labelled=table.labelled, **wanted)
     return {name: found[name] for name in table.order}
 
 

@@ -11,6 +11,7 @@ import io
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+MOST_SECONDS = 7200  # a fit that takes longer is ended
 STILL = 1e-5  # change of the loss below which the fit has ended
 
 
@@ -28,11 +30,22 @@ class FitError(Exception):
 
 def ask(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
     """What `fitted` answers, computed elsewhere."""
-    done = subprocess.run([sys.executable, "-P", __file__], input=_written(arrays), capture_output=True, check=False)
+    command = [sys.executable, "-P", __file__]
+    try:
+        done = subprocess.run(command, input=_written(arrays), capture_output=True, check=False, timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise FitError(f"not ended after {MOST_SECONDS} s") from None
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise FitError(f"exit code {done.returncode}, {last[:200]}" if last else f"exit code {done.returncode}")
-    return _read(done.stdout)
+    try:
+        found = _read(done.stdout)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        raise FitError("its answer cannot be read") from None
+    for name, table in found.items():
+        if not np.isfinite(table).all():
+            raise FitError(f"{name} is not finite")
+    return found
 
 
 def fitted(given: Arrays) -> dict[str, npt.NDArray[Any]]:

@@ -36,7 +36,7 @@ class Drawing:
 
 def installed() -> bool:
     """Whether the fitter is there (the extra `tables`)."""
-    return find_spec("mbi") is not None
+    return all(find_spec(name) is not None for name in ("mbi", "jax"))
 
 
 def chosen(variables: Variables, tables: Mapping[Clique, Counts], *, limit: int) -> list[Clique]:

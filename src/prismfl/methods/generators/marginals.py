@@ -204,22 +204,16 @@ def together(
 ) -> tuple[torch.Tensor, float]:
     """The sum of all sites' tables and its noise; none counts for more than twice the declared records."""
     noise = cfg.noise_of(round)
-    rows = torch.stack([items["tables"].tensors[name].double() for _, items in sorted(inbox.items())])
+    rows = [items["tables"].tensors[name] for _, items in sorted(inbox.items())]
     if len(rows) == 1:
-        return rows[0], noise
-    counts = torch.stack([_size(row, noise, sizes, weights)[0] for row in rows])[:, None]
-    factors = robust.site_weights(counts, records=task.records, noise=_size(rows[0], noise, sizes, weights)[1])
-    return (factors[:, None] * rows).sum(0), noise * float(factors.square().sum().sqrt().clamp(min=1e-9))
-
-
-def _size(
-    row: torch.Tensor, noise: float, sizes: Sequence[int], weights: Sequence[float]
-) -> tuple[torch.Tensor, float]:
-    """How many records a release counts, from all tables together, and its noise."""
-    wide, own = torch.tensor(sizes, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
-    sums = torch.stack([part.sum() for part in torch.split(row, list(sizes))])
-    trust = own.square() / wide
-    return (trust * sums / own).sum() / trust.sum(), noise / float(trust.sum().sqrt())
+        return rows[0].double(), noise
+    held = [robust.agreed(*questions.totals(row, sizes, weights, noise * BOUND)) for row in rows]
+    counts = torch.tensor([[count] for count, _ in held], dtype=torch.float64)
+    factors = robust.site_weights(counts, records=task.records, noise=held[0][1])
+    flat = torch.zeros(sum(sizes), dtype=torch.float64)
+    for factor, row in zip(factors, rows):  # not all of them at once in double precision
+        flat += factor * row.double()
+    return flat, noise * float(factors.square().sum().sqrt().clamp(min=1e-9))
 
 
 def fitted(
@@ -272,7 +266,8 @@ def shapes(cfg: Config, task: Task) -> Shapes:
 
 
 def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> str | None:
-    """Tables of declared records: none below zero, none with more records than there are, but for noise."""
+    """Tables of the same declared records: none below zero, none of more than there are or of others than the rest, but
+    for noise."""
     asked, tensors = questions_of(cfg, task), items["tables"].tensors
     parts = {"counts": (asked.sizes, asked.weights)}
     if cfg.rounds > 1:
@@ -280,12 +275,12 @@ def possible(cfg: Config, task: Task, state: State, site: str, items: Items) -> 
     name = "counts" if state.round == 0 else "further"
     if any(bool(tensors[other].any()) for other in parts if other != name):
         return "it fills in tables of another exchange"
-    noise = cfg.noise_of(state.round) * BOUND
-    for part, weight in zip(torch.split(tensors[name].double(), list(parts[name][0])), parts[name][1]):
+    flat, (sizes, weights), noise = tensors[name].double(), parts[name], cfg.noise_of(state.round) * BOUND
+    for part, weight in zip(torch.split(flat, list(sizes)), weights):
         why = robust.count_fault(part / weight, task, noise / weight)
         if why is not None:
             return why
-    return None
+    return robust.totals_fault(*questions.totals(flat, sizes, weights, noise))
 
 
 def auto(asked: Wanted) -> Chosen:

@@ -88,7 +88,7 @@ def fault(asked: Questions, part: Params, queries: Queries, held: float) -> str 
         much = float(counts.clamp(min=0.0).sum()) > most + counts.numel() ** 0.5 * doubt
         if much or float(counts.min()) < -doubt - 1e-3:
             return "its tables count more records than there are, or fewer than none"
-    return None
+    return robust.totals_fault(*questions.totals(part["counts"], asked.sizes, asked.weights, noise))
 
 
 class _Held:

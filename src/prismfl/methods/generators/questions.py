@@ -70,6 +70,15 @@ class Questions:
         return dict(zip(self.singles, parts[:cut])), dict(zip(self.cliques, parts[cut:]))
 
 
+def totals(
+    flat: torch.Tensor, sizes: Sequence[int], weights: Sequence[float], noise: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many records each table of a release counts, and the standard deviation of the noise in that."""
+    wide, own = torch.tensor(sizes, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
+    sums = torch.stack([part.sum() for part in torch.split(flat.double(), list(sizes))])
+    return sums / own, noise * wide.sqrt() / own
+
+
 @dataclass(frozen=True)
 class Counts:
     """Noisy counts of a table's cells, in records, and the standard deviation of their noise."""
@@ -93,6 +102,7 @@ def design(variables: Variables, *, finer: int, given: Sequence[Clique] | None, 
     with_label: list[Clique] = [] if label is None else [(k, label) for k in columns]
     further: list[Clique]
     if given is None:
+        _check_count(variables, pair_cells)
         further = [pair for pair in combinations(columns, 2) if cells(variables.sizes, pair) <= pair_cells]
     else:
         further = sorted({tuple(sorted(clique)) for clique in given} - set(with_label))
@@ -136,6 +146,22 @@ def _error(variables: Variables, most: int, size: int, *, noise: float) -> float
     """Noise in all cells of a table of this size together, in records, if all pairs of up to `most` cells are asked."""
     found = design(variables, finer=2, given=None, pair_cells=most)
     return math.sqrt(2.0 / math.pi) * noise / found.weights[-1] * size
+
+
+def pairs_up_to(variables: Variables, most: int) -> int:
+    """How many pairs of columns have a table of at most so many cells."""
+    sizes = sorted(one.places for one in variables.columns)
+    return sum(min(bisect_right(sizes, most // size), k) for k, size in enumerate(sizes))
+
+
+def _check_count(variables: Variables, pair_cells: int) -> None:
+    """Refuse more pairs than a release may have before they are written down: 10,000 columns have 50 million."""
+    pairs, columns = pairs_up_to(variables, pair_cells), len(variables.columns)
+    if pairs > MOST_CLIQUES:
+        raise UserError(
+            f"Expected at most {MOST_CLIQUES:,} tables, got {pairs:,} pairs of {columns:,} columns with pair_cells "
+            f"{pair_cells:,}; lower it, or name the pairs (cliques)."
+        )
 
 
 def check_size(found: Questions, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """What is drawn from: a model of released tables, and how each bin of a number is filled. All of it is post-processing.
 
-A graphical model where the fitter is there, else a copula, both as tensors. The structure of what is drawn comes from
-the questions, never from what was sent.
+A graphical model where the fitter is there, else a copula, both as tensors. A model may come from a file: what the
+tensors say of which column hangs on which is checked against the questions before anything is drawn.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Mapping
 import torch
 
 from prismfl.core.payloads import Synthesizer
+from prismfl.errors import UserError
 from prismfl.kernels.loss import Params
 from prismfl.methods.generators import copula_tables, graphical, second
 from prismfl.methods.generators.graphical import Drawing
 from prismfl.methods.generators.questions import Counts, Questions
-from prismfl.nets.discrete import Clique
+from prismfl.nets.discrete import Clique, cells
 
 
 def known(asked: Questions, flat: torch.Tensor, noise: float) -> tuple[dict[int, Counts], dict[Clique, Counts]]:
@@ -105,9 +106,7 @@ def codes_of(asked: Questions, tensors: Params, count: int, draws: torch.Generat
     """(count, variables): places drawn from a fitted model, those of numbers in fine bins."""
     variables = asked.variables
     if "order" in tensors:
-        order = [int(k) for k in tensors["order"]]
-        steps = [Drawing(k, tuple(tensors[f"given.{k}"].tolist()), tensors[f"chances.{k}"]) for k in order]
-        codes = graphical.draw(steps, variables.sizes, count, draws)
+        codes = graphical.draw(_steps(asked, tensors), variables.sizes, count, draws)
     else:
         codes = copula_tables.draw(variables, tensors, count, draws)
     y = codes[:, variables.label] if variables.label is not None else torch.zeros_like(codes[:, 0])
@@ -115,6 +114,20 @@ def codes_of(asked: Questions, tensors: Params, count: int, draws: torch.Generat
         if one.bins and asked.finer > 1:
             codes[:, k] = _finer_place(codes[:, k], y, one.bins, tensors[f"inside.{k}"], draws)
     return codes
+
+
+def _steps(asked: Questions, tensors: Params) -> list[Drawing]:
+    """How each column is drawn; every column once, and after those that it hangs on."""
+    sizes, order, found = asked.variables.sizes, tensors["order"].tolist(), list[Drawing]()
+    if sorted(order) != list(range(len(sizes))):
+        raise UserError(f"Expected a model of {len(sizes)} columns, each drawn once; it is of another table.")
+    for at, k in enumerate(order):
+        given, chances = tensors.get(f"given.{k}", torch.zeros(0)).tolist(), tensors.get(f"chances.{k}")
+        known = set(given) <= set(order[:at]) and len(set(given)) == len(given)
+        if chances is None or not known or tuple(chances.shape) != (cells(sizes, tuple(given)), sizes[k]):
+            raise UserError(f"Expected a model of the declared columns, got another one for column {k}.")
+        found.append(Drawing(k, tuple(given), chances))
+    return found
 
 
 def _finer_place(
