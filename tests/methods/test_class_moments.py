@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from prismfl.core.door import PrivateRecords
 from prismfl.core.records import Records
+from prismfl.kernels.clipped_gradients import clipped_gradient_sum
 from prismfl.methods.generators.class_moments import ClassMoments
+from prismfl.methods.generators.diffusers import OnFrequencies, fixed_of
+from prismfl.nets.diffusion import Sampler
 from prismfl.nets.frequencies import Coefficients
 from prismfl.rng import Key
 
@@ -67,3 +71,27 @@ def test_sums_of_sites_are_the_sums_of_all() -> None:
     whole = asked.gaussians(asked.ask(door_to(records)))
     torch.testing.assert_close(pooled.mean, whole.mean, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(pooled.variance, whole.variance, rtol=0.05, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e8, 3e38])
+def test_whatever_sums_a_server_sends_a_record_counts_for_no_more_than_the_clip(size: float) -> None:
+    """Pooled sums come back from the server: a record that is taken away must not move what the others add."""
+    asked, g = ClassMoments(SPACE, 3, 2.0), torch.Generator().manual_seed(1)
+    sums = (size * torch.randn(asked.shape, generator=g)).clamp(-3e38, 3e38)
+    sums[..., SPACE.count] = 1000.0
+    model = OnFrequencies(SPACE, 3, 16, Sampler(), True, "cpu")
+    loss = model.loss(fixed_of(asked.gaussians(sums, sites=5)))
+    fresh = model.fresh(Key.seed(0)).params
+    params = {k: p + 0.3 * torch.randn(p.shape, generator=g) for k, p in fresh.items()}
+    records, z = some_pictures(40), torch.randn(40, model.normals(3), generator=g)
+
+    def gradient(keep: torch.Tensor) -> torch.Tensor:
+        batch = (records.x[keep], records.y[keep], z[keep])
+        found = clipped_gradient_sum(loss, params, batch=batch, clip=1.0, expected=32.0)
+        return torch.cat([part.flatten() for part in found.values()])
+
+    whole = gradient(torch.arange(40))
+    assert bool(torch.isfinite(whole).all())
+    for gone in (0, 17):
+        rest = gradient(torch.tensor([i for i in range(40) if i != gone]))
+        assert float((whole - rest).norm()) <= 1.0 + 1e-5
