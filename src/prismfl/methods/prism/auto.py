@@ -75,7 +75,9 @@ def auto(asked: Wanted) -> Chosen:
         f"{max(scores.values()):.1f} %",
         f"shares of the squared sensitivity: means {found['share_means']}, second moments {found['share_covariance']}"
         + alone,
-        f"{chosen.get('networks')} random networks are matched by {chosen.get('images')} images a class",
+        f"{chosen['networks']} random networks are matched by {chosen['images']} images a class"
+        if chosen["networks"]
+        else f"no random network would have a signal: {chosen['images']} public images a class, labelled by the head",
         f"the model to take: {chosen['deliver']} ("
         + ", ".join(f"{name} {score:.1f} %" for name, score in models.items())
         + " in the rehearsal; pictures are not rehearsed)",
