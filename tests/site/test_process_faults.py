@@ -23,7 +23,6 @@ from prismfl.site.egress import EgressLog
 from prismfl.site.servers import AllowedServer, add_server
 from prismfl.transport.faults import faults
 from prismfl.transport.flower.children import free_port
-from tests.site import clocks
 from tests.site.folders import NAMES, make_site, run_config
 from tests.site.test_processes import PATIENCE, RUN, Federation
 
@@ -99,35 +98,6 @@ def test_a_certificate_is_renewed_and_sites_are_restarted_in_any_order(
     assert server.returncode == 0, federation.logs()
     assert {fault.code for fault in faults(federation.directory())} <= {"missed-the-end"}  # a busy machine's
     assert nothing_lost_nothing_twice(federation, 8) == [8, 8, 8]
-
-
-@pytest.mark.skipif(not clocks.at_hand(), reason="no C compiler to make a clock with")
-def test_clocks_that_jump_cost_nobody_more_than_time(folder: tuple[Path, list[Federation]]) -> None:
-    """A site's clock is set hours on, then the server's back: each site that is refused says why and tries again, and
-    no site is stopped or started. The run's own process may end, since its lease from Flower's SuperLink goes by the
-    clock; it is taken up again."""
-    root, made = folder
-    federation = new(root, rounds=4)
-    made.append(federation)
-    north, server = (clocks.Clock(root, name) for name in ("north", "server"))
-    federation.join("north", env=north.environment)
-    federation.join("south")
-    federation.join("west")
-    run = federation.prismfl("server", "start", "server", "run.toml", env=server.environment)
-    federation.wait("the first round", lambda: federation.rounds_done() >= 1)
-    north.set(7200)
-    federation.wait("the site to be told", lambda: "clock is +72" in federation.logs())
-    server.set(-3600)
-    federation.wait("the others to be told", lambda: "clock is +36" in federation.logs())
-    assert federation.rounds_done() < 4
-    north.set(0)
-    server.set(0)
-    federation.wait("the end of the run, or of its process", lambda: ended(run))
-    if run.returncode != 0:
-        run = federation.prismfl("server", "start", "server", "--resume")
-        federation.wait("the end of the run", lambda: ended(run))
-    assert run.returncode == 0, federation.logs()
-    assert nothing_lost_nothing_twice(federation, 4) == [4, 4, 4]
 
 
 def ended(process: subprocess.Popen[bytes]) -> bool:

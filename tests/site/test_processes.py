@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,20 +64,20 @@ class Federation:
             enroll(self.server, name, root / name / "keys" / "node.pub")
         self.configure(quorum=3, deadline=PATIENCE)
 
-    def configure(self, *, quorum: int, deadline: float, close_after: float | None = None) -> None:
+    def configure(self, *, quorum: int, deadline: float) -> None:
         port = int(self.address.rpartition(":")[2])
-        config = ServerConfig(port=port, quorum=quorum, deadline=deadline, join=PATIENCE, close_after=close_after)
+        config = ServerConfig(port=port, quorum=quorum, deadline=deadline, join=PATIENCE)
         (self.server / "server.toml").write_text(as_toml(config))
 
-    def prismfl(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def prismfl(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "prismfl", *arguments]
         with (self.root / f"{'-'.join(arguments[:2])}-{len(self.started)}.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, env=env)
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
         self.started.append(process)
         return process
 
-    def join(self, name: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        return self.prismfl("site", "join", name, self.address, env=env)
+    def join(self, name: str) -> subprocess.Popen[bytes]:
+        return self.prismfl("site", "join", name, self.address)
 
     def directory(self) -> RunDirectory:
         return RunDirectory.open(sorted((self.server / "runs").glob("*"))[-1])
