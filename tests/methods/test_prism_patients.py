@@ -156,7 +156,8 @@ def test_layers_stand_in_the_order_of_the_parts_and_each_part_has_one() -> None:
 def test_without_the_concepts_a_text_is_chosen_and_says_so() -> None:
     """It was an error after the release was charged; and a chosen sentence called itself written."""
     hashed = replace(task(), encoder=ready(HashedNgrams(), replace(task(), encoder=None)))
-    for one, cfg in ((hashed, {}), (task(), {"layers": ("text/groups", "row/columns")})):
+    cases: list[tuple[Task, dict[str, Any]]] = [(hashed, {}), (task(), {"layers": ("text/groups", "row/columns")})]
+    for one, cfg in cases:
         settings = prism.Config(sigma=0.0, **{**SETTINGS, "rank": 12, "covariance": 12, **cfg})
         enc = statistics.encoder(settings, one)
         zeros = {

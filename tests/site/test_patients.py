@@ -66,8 +66,8 @@ def site(root: Path, *, schema: str = SCHEMA, data: str | None = None, **changes
     root.mkdir(exist_ok=True)
     (root / "patients.toml").write_text(schema)
     own = data or str(patients(root / "in"))
-    values = {"name": "north", "data": own, "schema_file": str(root / "patients.toml"), "methods": ["prism"]}
-    return SiteConfig(**{**values, "releases": ["statistics"], "cap": 50.0, **changes})
+    values: dict[str, Any] = {"name": "north", "data": own, "schema_file": str(root / "patients.toml"), "cap": 50.0}
+    return SiteConfig(**{**values, "methods": ["prism"], "releases": ["statistics"], **changes})
 
 
 def office(root: Path, **changes: Any) -> Office:
@@ -145,8 +145,8 @@ def test_parts_are_not_named_where_there_are_none(tmp_path: Path) -> None:
     lie = {**honest, "spec": {**honest["spec"], "parts": {"parts": [], "schema": None}}}
     lie["digest"] = digest_of(lie)
     (tmp_path / "site").mkdir()
-    values = {"name": "north", "data": "digits", "methods": ["prism"], "releases": ["statistics"], "cap": 50.0}
-    (tmp_path / "site" / "site.toml").write_text(as_toml(SiteConfig(**values)))  # type: ignore[arg-type]
+    values: dict[str, Any] = {"name": "north", "data": "digits", "methods": ["prism"], "releases": ["statistics"]}
+    (tmp_path / "site" / "site.toml").write_text(as_toml(SiteConfig(**values, cap=50.0)))
     found = Office.open(tmp_path / "site")
     assert asked(found, honest).kind == "ready"
     assert asked(found, lie).kind == "code"

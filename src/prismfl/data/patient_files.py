@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,8 @@ def read_rows(path: Path, faults: Faults, wanted: Sequence[str]) -> Columns:
             records.append(found or {})
             if len(records) * max(1, len(wanted)) > MOST_CELLS:
                 raise UserError(f"Expected at most {MOST_CELLS:,} cells in {path}, got more; give a smaller file.")
-    any_ = wanted if faults.lenient else (str(name) for one in records for name in one)
-    names = list(dict.fromkeys(any_))
+    every: Iterable[str] = wanted if faults.lenient else (str(name) for one in records for name in one)
+    names = list(dict.fromkeys(every))
     check_columns(names, str(path))
     return {name: [_cell(record.get(name)) for record in records] for name in names}
 
