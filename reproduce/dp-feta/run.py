@@ -82,6 +82,7 @@ def rows() -> list[dict[str, Any]]:
     for data in both:
         cells += [preset(data, "dp-merf", 10), preset(data, "dp-gan", 1), preset(data, "dp-gan", 10)]
     for split in ("fedlap", "iid"):
+        cells.append(preset("mnist", "dp-feta", 1, sites=5, split=split, network="frequencies"))
         cells += [preset("mnist", method, 1, sites=5, split=split) for method in ("dp-merf", "dp-feta", "dpdm")]
     return cells
 

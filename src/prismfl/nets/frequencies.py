@@ -120,10 +120,14 @@ class Denoiser:
         return network(self.space, self.classes, self.width, key)
 
     def seen(self, rows: torch.Tensor, level: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the network sees of noisy rows (..., draws, count), and the Gaussians' guess."""
+        """What the network sees of noisy rows (..., draws, count), and the Gaussians' guess.
+
+        A label is as long as the root of the number of classes, as in EDM: beside hundreds of numbers about 1 a label
+        of length 1 has next to no part of a clipped gradient, and classes are learnt last.
+        """
         guess = self.prior.clean(rows, level, y)
         told = ((level.log() - LEVEL_MEAN) / LEVEL_SPREAD)[..., None] * torch.tensor(WAVES, device=level.device)
-        label = (torch.arange(self.classes, device=y.device) == y[..., None]).to(rows)
+        label = math.sqrt(self.classes) * (torch.arange(self.classes, device=y.device) == y[..., None]).to(rows)
         parts = [
             rows / self.prior.size(level)[..., None],
             guess / self.prior.variance.mean().sqrt(),
