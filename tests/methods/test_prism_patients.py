@@ -23,6 +23,7 @@ from prismfl.data.public_rows import load_public_rows
 from prismfl.data.texts import text_bytes
 from prismfl.errors import UserError
 from prismfl.methods.prism import patients, prism, statistics
+from prismfl.methods.prism.encoder import encoder
 from prismfl.methods.prism.head import read_statistics
 from prismfl.metrics.text_leakage import exposed
 from prismfl.nets.encoders.text import HashedNgrams, finder, said_in
@@ -147,10 +148,10 @@ def test_layers_stand_in_the_order_of_the_parts_and_each_part_has_one() -> None:
     x, _ = some(40)
     turned = prism.Config(sigma=0.0, layers=("row/columns", "text/groups", "text/concepts"), **SETTINGS)
     plain = prism.Config(sigma=0.0, **SETTINGS)
-    rows = [statistics.encoder(cfg, task()).coordinates(x.float() / 255) for cfg in (turned, plain)]
-    assert torch.allclose(*rows)
+    one, other = (encoder(cfg, task()).coordinates(x.float() / 255) for cfg in (turned, plain))
+    assert torch.allclose(one, other)
     with pytest.raises(UserError, match="each part"):
-        statistics.encoder(prism.Config(sigma=1.0, layers=("row/columns",), **SETTINGS), task())
+        encoder(prism.Config(sigma=1.0, layers=("row/columns",), **SETTINGS), task())
 
 
 def test_without_the_concepts_a_text_is_chosen_and_says_so() -> None:
@@ -159,7 +160,7 @@ def test_without_the_concepts_a_text_is_chosen_and_says_so() -> None:
     cases: list[tuple[Task, dict[str, Any]]] = [(hashed, {}), (task(), {"layers": ("text/groups", "row/columns")})]
     for one, cfg in cases:
         settings = prism.Config(sigma=0.0, **{**SETTINGS, "rank": 12, "covariance": 12, **cfg})
-        enc = statistics.encoder(settings, one)
+        enc = encoder(settings, one)
         zeros = {
             "sums": torch.zeros(4, statistics.row_layout(settings, one).width),
             "moment": torch.zeros(78),
