@@ -87,3 +87,13 @@ def test_a_fresh_network_says_what_the_gaussians_say() -> None:
         assert torch.equal(denoiser.clean(module, params, rows, level=level, y=y), guess)
     again = {k: p.detach() for k, p in denoiser.build(Key.seed(0)).named_parameters()}
     assert all(torch.equal(params[k], again[k]) for k in params)
+
+
+def test_a_label_is_as_long_as_the_root_of_the_number_of_classes() -> None:
+    """A label of length 1 beside hundreds of numbers hardly counts in a clipped gradient."""
+    denoiser = Denoiser(SPACE, 5, 4, some_gaussians(5))
+    rows, level = torch.rand(3, SPACE.count).double(), torch.ones(3).double()
+    first, second = (denoiser.seen(rows, level, torch.tensor(y))[0] for y in (1, 2))
+    label = slice(2 * SPACE.count, 2 * SPACE.count + 5)
+    torch.testing.assert_close(first[:, label].norm(dim=1), torch.full((3,), math.sqrt(5)))
+    assert bool(((first != second)[:, label].sum(1) == 2).all())
