@@ -2,7 +2,7 @@
 
     python benchmarks/workers.py [--rounds 3] [--cases dp-fedavg ...] [--workers 2]
 
-MNIST over 50 sites (1,200 records each, 600 for prism) where it is there, else the 5,000 that come with the package.
+MNIST over 50 sites (1,200 records each, 300 for prism) where it is there, else the 5,000 that come with the package.
 Reading the data, the server's step and the test count on both sides; they stay in one process. Both sides end with the
 same digest.
 """
@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "prism": {
         "method": "prism",
-        "subset": 30_000,
+        "subset": 15_000,
         "settings": {"sigma": 0.6, "images": 20, "steps": 50, "train_steps": 100},
     },
     "fedlap-dp": {
