@@ -135,12 +135,18 @@ def measured(rules: Sequence[Constraint]) -> list[Constraint]:
     """The rules whose right is told by its difference from the left, each after the one that its left is told by."""
     left = {rule.right: rule for rule in rules if rule.within is not None}
     if len(left) < sum(rule.within is not None for rule in rules):
-        raise UserError("Expected within in one constraint of a column that stands on the right of several.")
+        raise UserError(
+            "Expected within in one constraint of a column that stands on the right of several (key: constraints); "
+            "leave it out of the others."
+        )
     found: list[Constraint] = []
     while left:
         free = [rule for rule in left.values() if rule.left not in left]
         if not free:
-            raise UserError(f"Expected constraints with within that end, got a circle of {listed(list(left))}.")
+            raise UserError(
+                f"Expected constraints with within that end (key: constraints), got a circle of {listed(list(left))}; "
+                "leave within out of one."
+            )
         found += free
         left = {name: rule for name, rule in left.items() if rule not in free}
     return found
