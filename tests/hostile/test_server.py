@@ -187,6 +187,13 @@ def test_a_named_encoder_must_be_the_one_that_the_run_means(tmp_path: Path) -> N
     assert ask(closed, told, state=EMPTY) == REFUSED
 
 
+def test_nothing_is_reserved_for_a_light_encoder_of_another_digest(tmp_path: Path) -> None:
+    """A hello was answered "ready", and the plan of a run that could never be was reserved."""
+    office, told = head_site(tmp_path), prism_head("scattering")
+    assert ask(office, sealed(told, encoder="0" * 64), kind="hello", state=b"") == REFUSED
+    assert ask(office, told, kind="hello", state=b"").kind == "ready"
+
+
 def test_an_encoder_of_ones_own_is_a_file_on_each_sides_list(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     theirs = maps(tmp_path / "server.onnx")

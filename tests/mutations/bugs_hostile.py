@@ -20,6 +20,7 @@ from prismfl.site.office import Office
 from tests.hostile import test_foreign_methods as foreign
 from tests.hostile import test_server as server
 from tests.mutations.planting import Bug, Check
+from tests.runs import test_description as described
 
 
 def at(test: Callable[..., None], *arguments: object, patched: bool = False) -> Check:
@@ -87,7 +88,15 @@ BUGS = [
         "job_of",
         'if encoder is None or encoder.digest != description["encoder"]:',
         "if False:",
-        at(server.test_a_named_encoder_must_be_the_one_that_the_run_means),
+        lambda folder, monkeypatch: described.test_an_encoder_travels_by_name_and_digest(),
+    ),
+    Bug(
+        "a plan is reserved for an encoder of another digest",
+        policy,
+        "_check_encoder",
+        "if looked is None or looked.digest != digest:",
+        "if False:",
+        at(server.test_nothing_is_reserved_for_a_light_encoder_of_another_digest),
     ),
     Bug(
         "the server's class list counts",
