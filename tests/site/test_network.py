@@ -93,11 +93,14 @@ def join_from_there(federation: Federation) -> subprocess.Popen[bytes]:
     return process
 
 
+ROUNDS = 14
+
+
 def test_a_site_that_is_cut_off_is_named_and_comes_back(federation: Federation) -> None:
     deadline = 45.0  # a round takes six seconds, and fifteen with ten others on each core
     configure(federation, deadline)
     run = federation.root / "run.toml"
-    run.write_text(run.read_text().replace("rounds = 3", "rounds = 4"))
+    run.write_text(run.read_text().replace("rounds = 3", f"rounds = {ROUNDS}"))  # a lost site holds up one of them only
     federation.join("north")
     server = federation.prismfl("server", "start", "server", "run.toml")
     federation.wait("the server", lambda: _listens(federation))
@@ -114,10 +117,10 @@ def test_a_site_that_is_cut_off_is_named_and_comes_back(federation: Federation) 
     assert {fault.site for fault in faults(directory)} == {"west"}
     assert {fault.code for fault in faults(directory)} <= {"late", "missed-the-end"}
     crossed = {(m.round, m.site) for m in directory.messages()}
-    assert all((round, "north") in crossed for round in range(4))
+    assert all((round, "north") in crossed for round in range(ROUNDS))
     gaps = [row["seconds"] for row in directory.metrics()]
     assert max(b - a for a, b in pairwise(gaps)) < 2 * deadline
-    assert (3, "west") in crossed or (2, "west") in crossed, federation.logs()
+    assert any((round, "west") in crossed for round in range(2, ROUNDS)), federation.logs()
 
 
 def _listens(federation: Federation) -> bool:
